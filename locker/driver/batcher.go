@@ -1,0 +1,40 @@
+package driver
+
+import "context"
+
+// A Batcher is a Conn that can send several commands with fewer round trips
+// than one each, usually as a pipeline.
+//
+// Without it the core uses [DoBatch], which sends one command after another.
+type Batcher interface {
+	// DoBatch sends all commands, each at most once, and returns one Result
+	// for each, in their order. Commands whose keys share a slot are executed
+	// in the order given; others may overtake one another. A failure is told
+	// for each command by itself and never by panicking or by returning fewer
+	// results: when a connection breaks half-way, the commands before the
+	// break have their replies and all after it are unknown (or not sent,
+	// where that is certain). It is as prompt as Do when ctx ends.
+	DoBatch(ctx context.Context, cmds []Command) []Result
+}
+
+// A Result is what Do would have returned for one command of a batch.
+type Result struct {
+	Value Value
+	Err   error
+}
+
+// DoBatch sends cmds through c's DoBatch if it is a [Batcher], else one after
+// another through Do. It always returns len(cmds) results.
+func DoBatch(ctx context.Context, c Conn, cmds []Command) []Result {
+	if len(cmds) == 0 {
+		return nil
+	}
+	if b, ok := c.(Batcher); ok {
+		return b.DoBatch(ctx, cmds)
+	}
+	results := make([]Result, len(cmds))
+	for i, cmd := range cmds {
+		results[i].Value, results[i].Err = c.Do(ctx, cmd)
+	}
+	return results
+}

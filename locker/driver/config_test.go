@@ -1,0 +1,128 @@
+package driver_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestConfigString(t *testing.T) {
+	tests := []struct {
+		want string
+		cfg  driver.Config
+	}{
+		{"redis:///0", driver.Config{}},
+		{"redis://h:6379/3", driver.Config{Network: "tcp", Addrs: []string{"h:6379"}, DB: 3}},
+		{"redis://b%3Aob:REDACTED@h:6379/0", driver.Config{Addrs: []string{"h:6379"}, Username: "b:ob", Password: "hunter2"}},
+		{"redis://:REDACTED@h:6379/0", driver.Config{Addrs: []string{"h:6379"}, Password: "hunter2"}},
+		{"unix://:REDACTED@/run/a%20b%40c.sock?db=3&timeout=1s", driver.Config{
+			Network: "unix", Addrs: []string{"/run/a b@c.sock"}, Password: "hunter2", DB: 3, Timeout: time.Second,
+		}},
+		{"rediss://[fe80::1%25eth0]:1/0?tls_server_name=name&tls_insecure_skip_verify=true", driver.Config{
+			Addrs: []string{"[fe80::1%eth0]:1"}, TLS: &tls.Config{ServerName: "name", InsecureSkipVerify: true},
+		}},
+		{"redis://a:1,b:2/0?mode=sentinel&master=m&sentinel_username=su&sentinel_password=REDACTED&dial_timeout=1s&timeout=250ms&pool_size=7&client_name=n", driver.Config{
+			Mode: driver.ModeSentinel, Addrs: []string{"a:1", "b:2"}, Master: "m", SentinelUsername: "su", SentinelPassword: "hunter2",
+			DialTimeout: time.Second, Timeout: 250 * time.Millisecond, PoolSize: 7, ClientName: "n",
+		}},
+		{"redis://a:1,b:2/0?mode=cluster", driver.Config{Mode: driver.ModeCluster, Addrs: []string{"a:1", "b:2"}}},
+	}
+	for _, test := range tests {
+		assert.Equal(t, test.want, test.cfg.String())
+	}
+}
+
+// printings is every way we know of that a value is printed.
+func printings(t *testing.T, v any) map[string]string {
+	t.Helper()
+	out := make(map[string]string)
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%40s", "%.3s", "%T %[1]v"} {
+		out[format] = fmt.Sprintf(format, v)
+		out["[]"+format] = fmt.Sprintf(format, []any{v})
+	}
+	text, err := json.Marshal(v)
+	require.NoError(t, err)
+	out["json"] = string(text)
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("text", "v", v)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("json", "v", v)
+	out["slog"] = log.String()
+	return out
+}
+
+func TestNoPrintingShowsAPassword(t *testing.T) {
+	const hidden = "hunter2"
+	hex := fmt.Sprintf("%x", hidden)
+	certPath, keyPath, _ := writePEM(t)
+	cfg, err := driver.ParseDSN("rediss://bob:hunter2@h?mode=sentinel&master=m&sentinel_password=hunter2&tls_cert=" + certPath + "&tls_key=" + keyPath)
+	require.NoError(t, err)
+	values := map[string]any{
+		"Config":           cfg,
+		"*Config":          &cfg,
+		"[]Config":         []driver.Config{cfg},
+		"Config in struct": struct{ C driver.Config }{cfg},
+		"Secret":           cfg.Password,
+		"*Secret":          &cfg.Password,
+		"Secret in map":    map[string]driver.Secret{"k": cfg.Password},
+		"Secret in struct": struct{ S driver.Secret }{cfg.Password},
+	}
+	for name, v := range values {
+		for how, got := range printings(t, v) {
+			assert.NotContains(t, got, hidden, "%s as %s", name, how)
+			assert.NotContains(t, got, hex, "%s as %s", name, how)
+			assert.NotContains(t, got, "PrivateKey", "%s as %s", name, how)
+		}
+	}
+}
+
+func TestConfigFormats(t *testing.T) {
+	cfg := driver.Config{Addrs: []string{"h:1"}, Password: "hunter2"}
+	const shown = "redis://:REDACTED@h:1/0"
+	assert.Equal(t, shown, fmt.Sprintf("%+v", cfg))
+	assert.Equal(t, `driver.Config("`+shown+`")`, fmt.Sprintf("%#v", cfg))
+	assert.Equal(t, `"`+shown+`"`, fmt.Sprintf("%q", cfg))
+	assert.Equal(t, shown, cfg.LogValue().String())
+	text, err := json.Marshal(cfg)
+	require.NoError(t, err)
+	assert.JSONEq(t, `"`+shown+`"`, string(text))
+}
+
+func TestSecret(t *testing.T) {
+	secret := driver.Secret("hunter2")
+	assert.Equal(t, "hunter2", string(secret))
+	assert.Equal(t, "REDACTED", secret.String())
+	assert.Equal(t, `driver.Secret("REDACTED")`, secret.GoString())
+	assert.Equal(t, "REDACTED", fmt.Sprintf("%+v", secret))
+	assert.Equal(t, `driver.Secret("REDACTED")`, fmt.Sprintf("%#v", secret))
+	assert.Equal(t, `  "REDACTED"`, fmt.Sprintf("%12q", secret))
+	assert.Equal(t, "REDACTED", secret.LogValue().String())
+	text, err := secret.MarshalText()
+	require.NoError(t, err)
+	assert.Equal(t, "REDACTED", string(text))
+	text, err = secret.MarshalJSON()
+	require.NoError(t, err)
+	assert.Equal(t, `"REDACTED"`, string(text))
+
+	empty := driver.Secret("")
+	assert.Empty(t, empty.String())
+	assert.Equal(t, "[]", fmt.Sprintf("[%v]", empty))
+	assert.Equal(t, `driver.Secret("")`, empty.GoString())
+	assert.Empty(t, empty.LogValue().String())
+	text, err = json.Marshal(struct{ S driver.Secret }{})
+	require.NoError(t, err)
+	assert.Equal(t, `{"S":""}`, string(text))
+}
+
+func TestModeString(t *testing.T) {
+	assert.Equal(t, "single", driver.Mode(0).String())
+	assert.Equal(t, "sentinel", driver.ModeSentinel.String())
+	assert.Equal(t, "cluster", driver.ModeCluster.String())
+}

@@ -1,0 +1,48 @@
+package driver
+
+import "context"
+
+// A Describer is a Conn that can tell what it is connected to.
+//
+// Without it the core assumes the least: that PUBLISH may count only the
+// subscribers of one node, and that the server's identity is unknown.
+type Describer interface {
+	// Describe asks the server, at most one round trip per field. What the
+	// server refuses to tell (a managed service without INFO, an ACL) is left
+	// at its zero value and is no error.
+	Describe(ctx context.Context) (Topology, error)
+}
+
+// A Topology is what a Describer knows.
+type Topology struct {
+	// Mode is how the deployment is addressed.
+	Mode Mode
+	// RunID is the run id of the server (INFO server), which differs between
+	// any two server processes. It is empty for a Cluster and where the server
+	// does not tell.
+	RunID string
+}
+
+// A Mode is a kind of deployment. The zero Mode is one server.
+type Mode int
+
+const (
+	// ModeSingle is one server, or a name that always leads to the master.
+	ModeSingle Mode = iota
+	// ModeSentinel is a master watched by Sentinels, which are asked for it.
+	ModeSentinel
+	// ModeCluster is a Redis or Valkey Cluster.
+	ModeCluster
+)
+
+// String returns "single", "sentinel" or "cluster".
+func (m Mode) String() string {
+	switch m {
+	case ModeSentinel:
+		return "sentinel"
+	case ModeCluster:
+		return "cluster"
+	default:
+		return "single"
+	}
+}

@@ -1,0 +1,75 @@
+// Package driver is the contract between the lock algorithms of package
+// [github.com/golocker/golocker/locker] and a Redis or Valkey client. It is
+// written for the author of a driver; whoever only takes locks imports package
+// locker and an existing driver, and never this package.
+//
+// # What a driver is
+//
+// A driver sends commands and returns replies. It knows nothing of locks: all
+// scripts, retries, deadlines and formats are the core's. Three small types are
+// required:
+//
+//   - [Conn] sends one [Command] and returns its [Value];
+//   - [Connector] makes a Conn, either from a [Config] or around a client that
+//     the application already has (by custom, the driver's Wrap function);
+//   - [Driver] makes a Connector from a [Config]. It is what
+//     [github.com/golocker/golocker/locker.Register] takes.
+//
+// Everything else is optional. The core asks for each optional interface by a
+// type assertion on the outermost Conn, and has a fallback:
+//
+//   - [Batcher]: without it, [DoBatch] sends the commands one after another.
+//   - [Subscriber]: without it, or while it fails, waiters poll.
+//   - [Describer]: without it, the core takes the deployment for one it knows
+//     nothing about: it does not trust the receiver count of PUBLISH, and a
+//     quorum cannot notice that two of its nodes are the same server.
+//
+// # The three outcomes
+//
+// A lock is only as good as what is known about its requests. Every error of a
+// Conn therefore says which of three things happened; see [Outcome].
+//
+//   - The server replied with an error: a [*ServerError].
+//   - The request provably never left this process: an error marked by
+//     [NotSent]. Mark only what you can prove.
+//   - Anything else is unknown: the server may or may not have executed the
+//     command. This is what an unmarked error means, so that forgetting to mark
+//     an error is safe.
+//
+// # What a Conn must guarantee
+//
+//   - At most once. A command is written to the network once. Switch off the
+//     retries of your client: a SET NX that is sent again after a lost reply
+//     answers "taken" although the first one took the lock. Following MOVED and
+//     ASK is allowed, because the server that sent them did not execute the
+//     command.
+//   - Prompt. Do returns as soon as its ctx ends, even if the server hangs,
+//     and the error matches the ctx's error with errors.Is. With a ctx that had
+//     already ended, nothing is sent and the error is marked NotSent.
+//   - Bounded. A ctx without a deadline must not make Do wait for ever on a
+//     dead connection; apply the client's own timeouts.
+//   - Binary safe. Arguments and replies carry any bytes.
+//   - Concurrent. All methods may be called from many goroutines.
+//   - Closed is closed. After Close, Do returns an error for which
+//     errors.Is(err, ErrClosed) holds, marked NotSent. Close ends what Connect
+//     opened, including subscriptions and their goroutines, and never closes a
+//     client that the application passed in. It may be called twice.
+//   - Silent. No error text shows a password.
+//
+// # Wrappers
+//
+// A Conn may wrap another: a tracer, a fault injector. The core asks only the
+// outermost Conn for optional interfaces and never unwraps. A wrapper therefore
+// forwards those that it wants to keep, each through itself, so that no command
+// goes around it. [Wrapper] is a base that keeps none.
+//
+// # Versions
+//
+// This contract grows only by optional interfaces and by fields whose zero
+// value means what was true before. A driver written today compiles tomorrow.
+//
+// # Proof
+//
+// Package github.com/golocker/golocker/conformance tests all of the above and
+// the locks on top of it; the names of its cases are the clauses of this page.
+package driver

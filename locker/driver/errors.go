@@ -1,0 +1,92 @@
+package driver
+
+import (
+	"errors"
+	"strings"
+)
+
+var (
+	// ErrClosed is the error of every call on a closed Conn or Subscription.
+	ErrClosed = errors.New("driver: closed")
+
+	// ErrUnsupported marks what a driver cannot do at all: a mode or setting of
+	// a Config, or subscribing through a client that has no pub/sub.
+	ErrUnsupported = errors.New("driver: not supported")
+
+	// ErrGap is what [Subscription.Receive] returns when messages may have been
+	// missed, above all after every reconnect. The Subscription is alive and
+	// all its channels are subscribed again.
+	ErrGap = errors.New("driver: messages may have been missed")
+)
+
+// An Outcome says what is known about the execution of a command whose Do
+// returned an error. The zero Outcome is the one that assumes nothing.
+type Outcome int
+
+const (
+	// OutcomeUnknown: the server may have executed the command, may still do
+	// so, or may never have seen it.
+	OutcomeUnknown Outcome = iota
+	// OutcomeNotSent: the command never left this process.
+	OutcomeNotSent
+	// OutcomeReplied: the server answered with an error, a [*ServerError].
+	OutcomeReplied
+)
+
+// String returns "unknown", "not sent" or "replied".
+func (o Outcome) String() string {
+	switch o {
+	case OutcomeNotSent:
+		return "not sent"
+	case OutcomeReplied:
+		return "replied"
+	default:
+		return "unknown"
+	}
+}
+
+// OutcomeOf returns the outcome that err tells of. Every error that is neither
+// a [*ServerError] nor marked by [NotSent] is [OutcomeUnknown], and so is nil:
+// a success has no error to ask about.
+func OutcomeOf(err error) Outcome {
+	if _, ok := errors.AsType[*notSentError](err); ok {
+		return OutcomeNotSent
+	}
+	if _, ok := errors.AsType[*ServerError](err); ok {
+		return OutcomeReplied
+	}
+	return OutcomeUnknown
+}
+
+// NotSent marks err: the command provably never left this process. Its text and
+// everything errors.Is and errors.As find in it stay the same. NotSent(nil) is nil.
+func NotSent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &notSentError{err}
+}
+
+type notSentError struct{ err error }
+
+func (e *notSentError) Error() string { return e.err.Error() }
+func (e *notSentError) Unwrap() error { return e.err }
+
+// A ServerError is an error reply: the server received the command and said no.
+type ServerError struct {
+	// Code is the first word of the reply: "ERR", "NOSCRIPT", "READONLY", …
+	Code string
+	// Message is the whole reply, with the code.
+	Message string
+}
+
+// NewServerError makes a ServerError from the text of an error reply, without
+// the leading "-" of the protocol. If your client strips the code "ERR" from
+// the text, put it back first.
+func NewServerError(reply string) *ServerError {
+	code, _, _ := strings.Cut(reply, " ")
+	return &ServerError{Code: code, Message: reply}
+}
+
+// Error returns the whole reply.
+func (e *ServerError) Error() string { return e.Message }
