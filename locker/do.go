@@ -1,0 +1,65 @@
+package locker
+
+import (
+	"context"
+	"errors"
+)
+
+// Do takes the lock with the given name, runs work and gives the lock up, whatever
+// becomes of work: a return, a panic, runtime.Goexit. It is short for
+// [Mutex.Do] of [Client.Mutex].
+func (c *Client) Do(ctx context.Context, name string, work func(ctx context.Context) error, opts ...Option) error {
+	return c.Mutex(name, opts...).Do(ctx, work)
+}
+
+// Do runs work under the lock. It waits for the lock as [Mutex.Lock] does.
+//
+// The context given to work carries ctx's values and ends when ctx does, or when
+// the lock is lost: then context.Cause is an [ErrLost] and work must stop, because
+// soon somebody else may hold the lock. [FromContext] gives the lease to work.
+//
+// Do returns work's error, joined with the loss if the lock was lost while work
+// ran (also if work did not notice), and with an [ErrUnknown] if the release was
+// not confirmed. It gives the lock up under a context of its own, so that a ctx
+// that ended does not leave the lock behind.
+func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) (err error) {
+	if work == nil {
+		return invalid("Do of a nil function")
+	}
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	done := context.WithoutCancel(ctx)
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, lease))
+	held := lease.Context()
+	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	defer func() {
+		stop()
+		lost := lease.Err()
+		cancel(ErrReleased)
+		unlockErr := lease.Unlock(done)
+		if lost != nil && errors.Is(unlockErr, ErrNotHeld) {
+			unlockErr = nil // the loss says it
+		}
+		err = errors.Join(err, unreported(err, lost), unlockErr)
+	}()
+	return work(ctx)
+}
+
+// unreported leaves out a loss that work has returned already.
+func unreported(err, lost error) error {
+	if lost != nil && errors.Is(err, lost) {
+		return nil
+	}
+	return lost
+}
+
+type leaseKey struct{}
+
+// FromContext returns the lease under which [Mutex.Do] runs the work that was given
+// ctx, for its token, deadline and the like. ok is false outside of Do.
+func FromContext(ctx context.Context) (lease *Lease, ok bool) {
+	lease, ok = ctx.Value(leaseKey{}).(*Lease)
+	return lease, ok
+}

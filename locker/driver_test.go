@@ -1,0 +1,247 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/proto"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/pubsub"
+)
+
+// fakeDeployment is an embedded server and a connector to it whose faults a test
+// can set. It works inside a synctest bubble.
+type fakeDeployment struct {
+	*miniredis.Miniredis
+	dial func() (net.Conn, error)
+
+	mu sync.Mutex
+	// before and after are asked about every command, before it is sent and
+	// after the server has executed it. An error is what Do returns then.
+	before, after func(ctx context.Context, cmd driver.Command) error
+	connectErr    error
+	noPubSub      bool
+	sent          []string // names of commands executed
+}
+
+func newDeployment(t *testing.T) *fakeDeployment {
+	t.Helper()
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	t.Cleanup(m.Close)
+	return &fakeDeployment{Miniredis: m, dial: m.Dial}
+}
+
+// client returns a client on the deployment that is closed with the test.
+func (f *fakeDeployment) client(t *testing.T, opts ...ClientOption) *Client {
+	t.Helper()
+	c, err := New(f, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (f *fakeDeployment) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// count returns how many commands with that name were executed since the last call
+// of reset.
+func (f *fakeDeployment) commands() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string(nil), f.sent...)
+}
+
+func (f *fakeDeployment) reset() { f.set(func() { f.sent = nil }) }
+
+func (f *fakeDeployment) Driver() driver.Driver { return fakeDriver{f} }
+
+func (f *fakeDeployment) Connect(context.Context) (driver.Conn, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.connectErr != nil {
+		return nil, f.connectErr
+	}
+	c := &fakeConn{f: f}
+	if f.noPubSub {
+		return driver.Wrapper{Conn: c}, nil
+	}
+	return c, nil
+}
+
+type fakeDriver struct{ f *fakeDeployment }
+
+func (d fakeDriver) OpenConnector(driver.Config) (driver.Connector, error) { return d.f, nil }
+
+type fakeConn struct {
+	f      *fakeDeployment
+	mu     sync.Mutex
+	idle   []*wire
+	closed bool
+}
+
+type wire struct {
+	net.Conn
+	*proto.Client
+}
+
+func (w *wire) Close() error { return w.Conn.Close() }
+
+func (c *fakeConn) take() (*wire, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, driver.NotSent(driver.ErrClosed)
+	}
+	if n := len(c.idle); n > 0 {
+		w := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		return w, nil
+	}
+	conn, err := c.f.dial()
+	if err != nil {
+		return nil, driver.NotSent(err)
+	}
+	return &wire{conn, proto.NewClient(conn)}, nil
+}
+
+func (c *fakeConn) give(w *wire) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		w.Close()
+		return
+	}
+	c.idle = append(c.idle, w)
+}
+
+func (c *fakeConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, driver.NotSent(err)
+	}
+	c.f.mu.Lock()
+	before, after := c.f.before, c.f.after
+	c.f.mu.Unlock()
+	if before != nil {
+		if err := before(ctx, cmd); err != nil {
+			return nil, err
+		}
+	}
+	w, err := c.take()
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { w.SetDeadline(time.Unix(1, 0)) })
+	reply, err := w.Client.Do(cmd.Args...)
+	if !stop() || err != nil {
+		w.Close()
+		return nil, errors.Join(err, ctx.Err())
+	}
+	c.give(w)
+	c.f.set(func() { c.f.sent = append(c.f.sent, cmd.Name()) })
+	if after != nil {
+		if err := after(ctx, cmd); err != nil {
+			return nil, err
+		}
+	}
+	if text, err := proto.ReadError(reply); err == nil {
+		return nil, driver.NewServerError(text)
+	}
+	v, err := proto.Parse(reply)
+	return value(v), err
+}
+
+func value(v any) any {
+	switch v := v.(type) {
+	case int:
+		return int64(v)
+	case []any:
+		for i := range v {
+			v[i] = value(v[i])
+		}
+	}
+	return v
+}
+
+func (c *fakeConn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, w := range c.idle {
+		w.Close()
+	}
+	c.idle = nil
+	return nil
+}
+
+func (c *fakeConn) Describe(context.Context) (driver.Topology, error) {
+	return driver.Topology{}, nil
+}
+
+func (c *fakeConn) Subscribe(context.Context) (driver.Subscription, error) {
+	return pubsub.New(func(context.Context) (pubsub.Conn, error) {
+		conn, err := c.f.dial()
+		if err != nil {
+			return nil, err
+		}
+		return &fakePubSub{&wire{conn, proto.NewClient(conn)}}, nil
+	}), nil
+}
+
+type fakePubSub struct{ *wire }
+
+func (p *fakePubSub) Send(_ context.Context, args ...string) error {
+	return proto.Write(p.Conn, args)
+}
+
+func (p *fakePubSub) Receive(context.Context) (pubsub.Event, error) {
+	reply, err := p.Client.Read()
+	if err != nil {
+		return pubsub.Event{}, err
+	}
+	if text, err := proto.ReadError(reply); err == nil {
+		return pubsub.Event{}, driver.NewServerError(text)
+	}
+	v, err := proto.Parse(reply)
+	if err != nil {
+		return pubsub.Event{}, err
+	}
+	list, ok := v.([]any)
+	if !ok || len(list) < 2 {
+		return pubsub.Event{}, fmt.Errorf("odd push %v", v)
+	}
+	kinds := map[any]pubsub.Kind{"message": pubsub.Message, "subscribe": pubsub.Subscribed, "unsubscribe": pubsub.Unsubscribed, "pong": pubsub.Pong}
+	e := pubsub.Event{Kind: kinds[list[0]]}
+	e.Channel, _ = list[1].(string)
+	if e.Kind == pubsub.Message {
+		e.Payload, _ = list[2].(string)
+	}
+	return e, nil
+}
+
+// lost is the error of a command whose reply was lost.
+var errLostReply = errors.New("connection reset")
+
+// once returns a fault for the first command with that name.
+func once(name string, err error) func(context.Context, driver.Command) error {
+	var done bool
+	return func(_ context.Context, cmd driver.Command) error {
+		if done || !strings.EqualFold(cmd.Name(), name) {
+			return nil
+		}
+		done = true
+		return err
+	}
+}

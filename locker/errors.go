@@ -1,0 +1,211 @@
+package locker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// Sentinel errors, for errors.Is. Where there is more to know, a type of the same
+// chain tells it: [*LockedError], [*WaitError], [*LostError], [*ForeignError] and the
+// [*driver.ServerError] of a server that said no.
+var (
+	// ErrLocked: somebody else holds the lock. The chain has a *LockedError.
+	ErrLocked = errors.New("locker: locked")
+
+	// ErrNotHeld: this lease no longer holds the lock. Every such error is also
+	// ErrAbsent or ErrTaken.
+	ErrNotHeld = errors.New("locker: not held")
+	// ErrAbsent: the lease ran out (or was deleted) and nobody holds the lock.
+	ErrAbsent = fmt.Errorf("%w: the lease is gone from the server", ErrNotHeld)
+	// ErrTaken: the lease ran out (or was broken) and the key is somebody else's now.
+	ErrTaken = fmt.Errorf("%w: the lock is somebody else's", ErrNotHeld)
+
+	// ErrLost is the cause of a lease context that ended because the lock is,
+	// or may be, no longer held. The cause is a *LostError.
+	ErrLost = errors.New("locker: lock lost")
+	// ErrMaxHold: the lease reached the time set by [MaxHold]. It is an ErrLost.
+	ErrMaxHold = fmt.Errorf("%w: maximum hold reached", ErrLost)
+
+	// ErrReleased is the cause of a lease context that ended because the holder
+	// gave the lock up, by Unlock or Detach, and the error of calls after that.
+	ErrReleased = errors.New("locker: lease released")
+
+	// ErrWaitTimeout: the time set by [WaitTimeout] passed.
+	ErrWaitTimeout = errors.New("locker: wait timeout")
+
+	// ErrUnavailable: the server could not be reached, or answered that it
+	// cannot serve at present. It says nothing about who holds the lock.
+	ErrUnavailable = errors.New("locker: server unavailable")
+
+	// ErrUnknown: a request was sent and its outcome never learned. After an
+	// Unlock with this error the lock is free within its TTL at the latest.
+	ErrUnknown = errors.New("locker: outcome unknown")
+
+	// ErrForeign: the key holds something that is not a lock of this library
+	// and will not go away by itself. It is never waited for, nor deleted.
+	ErrForeign = errors.New("locker: foreign value at the lock's key")
+
+	// ErrInvalid: an argument or option cannot be used. Nothing was sent.
+	ErrInvalid = errors.New("locker: invalid argument")
+
+	// ErrClosed: the client is closed.
+	ErrClosed = errors.New("locker: client closed")
+)
+
+func invalid(problem string) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, problem)
+}
+
+// A LockedError says who holds a lock that could not be had. It matches ErrLocked.
+type LockedError struct {
+	Name   string // as given to Mutex
+	Holder Holder
+}
+
+func (e *LockedError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "locker: %q is locked", e.Name)
+	switch {
+	case e.Holder.Foreign:
+		b.WriteString(" by a value that is not of this library")
+	case e.Holder.Owner != "":
+		fmt.Fprintf(&b, " by %q", e.Holder.Owner)
+	}
+	if e.Holder.Remaining > 0 {
+		fmt.Fprintf(&b, " for %v more unless renewed", e.Holder.Remaining)
+	}
+	return b.String()
+}
+
+// Is reports whether target is ErrLocked.
+func (e *LockedError) Is(target error) bool { return target == ErrLocked }
+
+// A WaitError is how a wait for a lock ends without it: it tells both what ended
+// the wait and why the lock was not had until then. errors.Is and errors.AsType find
+// both.
+type WaitError struct {
+	Name string
+	// Cause is what ended the wait: the cause of the context, [ErrWaitTimeout]
+	// or [ErrClosed].
+	Cause error
+	// Reason is what the last attempt said: a *LockedError, an ErrUnavailable,
+	// or nil if there was no answer yet.
+	Reason error
+
+	ctxErr error // ctx.Err() where it differs from Cause
+	waited time.Duration
+}
+
+func (e *WaitError) Error() string {
+	s := fmt.Sprintf("locker: gave up waiting for %q after %v: %v", e.Name, e.waited.Round(time.Millisecond), e.Cause)
+	if e.Reason != nil {
+		s += " (" + strings.TrimPrefix(e.Reason.Error(), "locker: ") + ")"
+	}
+	return s
+}
+
+// Unwrap returns the cause, the context's error and the reason.
+func (e *WaitError) Unwrap() []error {
+	errs := []error{e.Cause}
+	if e.ctxErr != nil {
+		errs = append(errs, e.ctxErr)
+	}
+	if e.Reason != nil {
+		errs = append(errs, e.Reason)
+	}
+	return errs
+}
+
+// A LostError is the cause with which a lease's context ends when the lock is
+// lost, or may be. It matches ErrLost.
+type LostError struct {
+	Name string
+	// Reason is ErrAbsent or ErrTaken where the server said so, ErrMaxHold,
+	// ErrClosed, or nil where the lease's deadline passed without a renewal.
+	Reason error
+	// LastErr is why the last renewal failed, if one did.
+	LastErr error
+}
+
+func (e *LostError) Error() string {
+	s := fmt.Sprintf("locker: lock %q lost: ", e.Name)
+	switch {
+	case e.Reason != nil:
+		s += strings.TrimPrefix(e.Reason.Error(), "locker: ")
+	default:
+		s += "its deadline passed"
+	}
+	if e.LastErr != nil {
+		s += " (last renewal: " + e.LastErr.Error() + ")"
+	}
+	return s
+}
+
+// Is reports whether target is ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns the reason and the last renewal's error.
+func (e *LostError) Unwrap() []error {
+	var errs []error
+	for _, err := range []error{e.Reason, e.LastErr} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// A ForeignError says what stands at a lock's key instead of a lock. It matches
+// ErrForeign.
+type ForeignError struct {
+	Name string
+	// Type is the server's name for the value's type: "string", "hash", "list", …
+	Type string
+}
+
+func (e *ForeignError) Error() string {
+	if e.Type == "string" {
+		return fmt.Sprintf("locker: the key of %q holds a string that is not a lock of this library and never expires; delete it, or use another name", e.Name)
+	}
+	return fmt.Sprintf("locker: the key of %q holds a %s, which is not a mutex of this library; delete it, or use another name", e.Name, e.Type)
+}
+
+// Is reports whether target is ErrForeign.
+func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
+
+// transientCodes are error replies of a server that may serve again soon and has
+// not executed the command.
+var transientCodes = map[string]bool{
+	"BUSY": true, "CLUSTERDOWN": true, "LOADING": true, "MASTERDOWN": true, "MISCONF": true,
+	"MOVED": true, "ASK": true, "NOREPLICAS": true, "READONLY": true, "TRYAGAIN": true, "UNBLOCKED": true,
+}
+
+// transient tells whether a request that failed with err may succeed later
+// without anybody changing anything about the request.
+func transient(err error) bool {
+	if errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrUnsupported) || errors.Is(err, ErrInvalid) {
+		return false
+	}
+	if reply, ok := errors.AsType[*driver.ServerError](err); ok {
+		return transientCodes[reply.Code] || strings.Contains(reply.Message, "max number of clients reached")
+	}
+	return true
+}
+
+// requestError puts a driver's error into the terms of this package.
+func requestError(err error) error {
+	switch {
+	case err == nil, errors.Is(err, ErrClosed):
+		return err
+	case errors.Is(err, driver.ErrClosed):
+		return fmt.Errorf("%w: its connection was closed", ErrClosed)
+	case transient(err):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	default:
+		return fmt.Errorf("locker: the server refused: %w", err)
+	}
+}

@@ -1,0 +1,212 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A hub hears for all waiters of a client that a lock is free. It has one
+// subscription with one channel, opened when the first waiter comes, and wakes the
+// waiter whose reservation a message names. Messages are hints: a waiter that is
+// woken asks for the lock like any other.
+type hub struct {
+	link    *link
+	channel string
+
+	mu       sync.Mutex
+	slots    map[string]*slot
+	running  bool
+	settled  chan struct{} // closed once it is known whether messages arrive
+	isUp     bool
+	isClosed bool
+
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// A slot is where one waiter is woken.
+type slot struct {
+	reservation string
+	woken       chan struct{} // holds one wake-up
+}
+
+// messagePrefix begins a wake-up; the reservation follows.
+const messagePrefix = "gl1|w|"
+
+const (
+	// settleTime is how long a waiter holds back its next attempt for the
+	// subscription to be there. After it the waiter polls until it is.
+	settleTime = 50 * time.Millisecond
+	// subscribeTime bounds one attempt to subscribe.
+	subscribeTime = 5 * time.Second
+	// resubscribePause lies between attempts, growing to resubscribeLimit. An
+	// ACL that forbids it may be mended some day.
+	resubscribePause = 250 * time.Millisecond
+	resubscribeLimit = time.Minute
+)
+
+func newHub(l *link) *hub {
+	ctx, stop := context.WithCancel(context.Background())
+	return &hub{
+		link: l, channel: sidePrefix + "c:" + newID(),
+		slots: map[string]*slot{}, settled: make(chan struct{}),
+		ctx: ctx, stop: stop,
+	}
+}
+
+func (h *hub) join() *slot {
+	s := &slot{reservation: newID(), woken: make(chan struct{}, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.slots[s.reservation] = s
+	if !h.running && !h.isClosed {
+		h.running = true
+		h.wg.Go(h.run)
+	}
+	return s
+}
+
+func (h *hub) leave(s *slot) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.slots, s.reservation)
+}
+
+// listens tells whether messages arrive, as far as is known.
+func (h *hub) listens() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.isUp
+}
+
+// ready waits a little until it is known whether messages arrive, and tells.
+func (h *hub) ready(ctx context.Context) bool {
+	timer := time.NewTimer(settleTime)
+	defer timer.Stop()
+	select {
+	case <-h.settled:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return h.listens()
+}
+
+func (h *hub) close() {
+	h.mu.Lock()
+	h.isClosed = true
+	h.mu.Unlock()
+	h.stop()
+	h.wg.Wait()
+}
+
+func (h *hub) run() {
+	pause := resubscribePause
+	for {
+		sub, err := h.subscribe()
+		if err == nil {
+			pause = resubscribePause
+			h.set(true)
+			h.listen(sub)
+			sub.Close()
+		}
+		h.set(false)
+		if errors.Is(err, driver.ErrUnsupported) {
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+			pause = min(2*pause, resubscribeLimit)
+		case <-h.ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+func (h *hub) subscribe() (driver.Subscription, error) {
+	ctx, cancel := context.WithTimeout(h.ctx, subscribeTime)
+	defer cancel()
+	conn, err := h.link.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	subscriber, ok := conn.(driver.Subscriber)
+	if !ok {
+		return nil, driver.ErrUnsupported
+	}
+	sub, err := subscriber.Subscribe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := sub.Add(ctx, h.channel); err != nil {
+		sub.Close()
+		return nil, err
+	}
+	return sub, nil
+}
+
+// listen wakes waiters until the subscription ends. After a gap it wakes all: the
+// message that was missed may have been anybody's.
+func (h *hub) listen(sub driver.Subscription) {
+	for {
+		m, err := sub.Receive(h.ctx)
+		switch {
+		case err == nil:
+			if reservation, ok := strings.CutPrefix(m.Payload, messagePrefix); ok {
+				h.wake(reservation)
+			}
+		case errors.Is(err, driver.ErrGap):
+			h.wakeAll()
+		default:
+			return
+		}
+	}
+}
+
+func (h *hub) wake(reservation string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.slots[reservation]; s != nil {
+		s.wake()
+	}
+}
+
+func (h *hub) wakeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.slots {
+		s.wake()
+	}
+}
+
+// set notes whether messages arrive. When they begin to, everybody who polled until
+// now has to try once more, to be entered as listening.
+func (h *hub) set(up bool) {
+	h.mu.Lock()
+	changed := h.isUp != up
+	h.isUp = up
+	select {
+	case <-h.settled:
+	default:
+		close(h.settled)
+		changed = false // whoever waits for it tries now
+	}
+	h.mu.Unlock()
+	if up && changed {
+		h.wakeAll()
+	}
+}
+
+func (s *slot) wake() {
+	select {
+	case s.woken <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,112 @@
+package locker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A link is a driver.Conn that connects at the first use, and again after a
+// failure to connect.
+type link struct {
+	connector driver.Connector
+	conn      atomic.Pointer[driver.Conn]
+	turn      chan struct{} // holds one token: who takes it may connect
+	mu        sync.Mutex    // guards closed against a Connect that is just done
+	closed    bool
+
+	// answered tells that the server has replied at least once. Until then a
+	// failure is more likely a wrong address than an outage.
+	answered atomic.Bool
+	counts   atomic.Bool // PUBLISH counts all receivers
+}
+
+func newLink(c driver.Connector) *link {
+	return &link{connector: c, turn: make(chan struct{}, 1)}
+}
+
+// get returns the Conn. Its errors are marked not sent: no command was.
+func (l *link) get(ctx context.Context) (driver.Conn, error) {
+	if c := l.conn.Load(); c != nil {
+		return *c, nil
+	}
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, driver.NotSent(ctx.Err())
+	}
+	if c := l.conn.Load(); c != nil {
+		return *c, nil
+	}
+	conn, err := l.connector.Connect(ctx)
+	if err != nil {
+		return nil, driver.NotSent(fmt.Errorf("connect: %w", err))
+	}
+	if d, ok := conn.(driver.Describer); ok {
+		// Without an answer nothing is known, which is safe; if there is none
+		// because the server is down, the command that follows says so.
+		topology, err := d.Describe(ctx)
+		l.counts.Store(err == nil && topology.Mode != driver.ModeCluster)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		conn.Close()
+		return nil, driver.NotSent(ErrClosed)
+	}
+	l.conn.Store(&conn)
+	return conn, nil
+}
+
+// trusted is "1" where a script can tell by the count of PUBLISH that a waiter no
+// longer listens. In a Cluster the count is that of one node.
+func (l *link) trusted() string { return flag(l.counts.Load()) }
+
+func (l *link) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	if c := l.conn.Load(); c != nil {
+		return (*c).Close()
+	}
+	return nil
+}
+
+func (l *link) do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	conn, err := l.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v, err := conn.Do(ctx, cmd)
+	l.note(err)
+	return v, err
+}
+
+func (l *link) doBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
+	conn, err := l.get(ctx)
+	if err != nil {
+		results := make([]driver.Result, len(cmds))
+		for i := range results {
+			results[i].Err = err
+		}
+		return results
+	}
+	results := driver.DoBatch(ctx, conn, cmds)
+	for _, r := range results {
+		l.note(r.Err)
+	}
+	return results
+}
+
+func (l *link) note(err error) {
+	if (err == nil || driver.OutcomeOf(err) == driver.OutcomeReplied) && !l.answered.Load() {
+		l.answered.Store(true)
+	}
+}

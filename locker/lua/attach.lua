@@ -1,0 +1,32 @@
+-- Takes a detached lease up: the id changes from the old to the new one, so that
+-- of two takers one wins, and every handle of the old id is void.
+--
+-- KEYS record, fence, void
+-- ARGV 1 old id, 2 new id, 3 "<owner>|<metadata>", 4 ttl ms, 5 fenced 0|1,
+--      6 retention ms of the fence
+-- reply {1, token} taken up · {0} there is no lock · {-1} it is somebody else's, or
+--      this taking up was given up
+local value = redis.pcall('GET', KEYS[1])
+if not value then
+  return {0}
+end
+if type(value) == 'table' then
+  return {-1}
+end
+local ttl = tonumber(ARGV[4])
+if held_by(value, ARGV[2]) then
+  local _, token = parse(value)
+  arm(KEYS[1], ttl)
+  return {1, token}
+end
+if not held_by(value, ARGV[1]) or redis.call('ZSCORE', KEYS[3], ARGV[2]) then
+  return {-1}
+end
+local _, token, lease = parse(value)
+if token ~= '0' or ARGV[5] == '1' then
+  token = next_token(KEYS[2], ARGV[6])
+end
+local longest = digits(math.max(ttl, tonumber(lease)))
+local left = math.max(redis.call('PTTL', KEYS[1]), ttl)
+redis.call('SET', KEYS[1], 'gl1|m|' .. ARGV[2] .. '|' .. token .. '|' .. longest .. '|' .. ARGV[3], 'PX', left)
+return {1, token}

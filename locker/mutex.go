@@ -1,0 +1,123 @@
+package locker
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Mutex describes a lock: its name and options. It holds no ownership; that is
+// the [Lease]'s. It is immutable and may be kept, shared and used from any number of
+// goroutines, or made anew for each use.
+type Mutex struct {
+	client  *Client
+	name    string
+	cfg     lockConfig
+	keys    keys
+	tail    string        // "<owner>|<metadata>" of the record
+	attempt time.Duration // how long one request may take
+	problem error         // why it cannot be locked, from its name or options
+}
+
+// Mutex returns the lock with the given name. Options set here come before those
+// of the client. A name that cannot be used, or an option that cannot be, is
+// reported as [ErrInvalid] by every method that would take the lock.
+//
+// The name, after the client's [Prefix], is the server's key. It may hold any bytes,
+// braces included; with the prefix it has from 1 to 1024 of them.
+func (c *Client) Mutex(name string, opts ...Option) *Mutex {
+	m := &Mutex{client: c, name: name, cfg: c.cfg.lock}
+	for _, o := range opts {
+		if o == nil {
+			m.cfg.reject("a nil Option; leave it out")
+			continue
+		}
+		o.applyLock(&m.cfg)
+	}
+	key := c.cfg.prefix + name
+	m.problem = m.cfg.problem
+	switch {
+	case name == "":
+		m.problem = checkName("")
+	case m.problem == nil:
+		m.problem = checkName(key)
+	}
+	if m.problem != nil {
+		return m
+	}
+	m.keys = newKeys(key)
+	m.tail = c.cfg.owner + "|" + m.cfg.metadata
+	m.attempt = min(m.cfg.attemptTimeout, m.cfg.ttl-margin(m.cfg.ttl))
+	return m
+}
+
+// Name returns the name as it was given to [Client.Mutex].
+func (m *Mutex) Name() string { return m.name }
+
+// Lock takes the lock, waiting for it while it is held by others. ctx bounds the
+// waiting only: the lease lives on when ctx ends.
+//
+// It returns
+//   - a [*WaitError] when ctx ends, or the [WaitTimeout], before the lock is had; it
+//     also tells why: locked, by whom, or the server unavailable;
+//   - a [*LockedError] (or ErrUnavailable) when the [Retry] policy gives up;
+//   - [ErrUnavailable] at once if the very first request of the client fails, so
+//     that a wrong address shows; an outage later is waited out;
+//   - at once what waiting cannot mend: [ErrForeign], [ErrInvalid], [ErrClosed], a
+//     [*driver.ServerError] such as NOPERM or OOM.
+//
+// After an error the lock is not held and nothing is left behind: what a request
+// without reply may have taken is released in the background.
+func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
+	return m.lock(ctx, true)
+}
+
+// TryLock takes the lock if it is free, and returns a [*LockedError] if it is not.
+// It does not wait, except for the server's reply, which ctx bounds too; where the
+// reply is lost it asks again under the same id, so that the answer is the right
+// one. Its other errors are those of Lock, and ErrUnavailable.
+func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
+	return m.lock(ctx, false)
+}
+
+// Attach takes up a lease that [Lease.Detach] left on the server, by the id that
+// Detach returned; the two mutexes need the same name and prefix. Of several takers
+// one wins. The new lease has a new id, and if the lock is fenced a new token.
+//
+// It returns [ErrAbsent] if the detached lease has run out and nobody holds the lock,
+// [ErrTaken] if somebody else does: another taker, or a new holder. Where the outcome
+// stays unknown until ctx ends, the id remains good for another Attach.
+func (m *Mutex) Attach(ctx context.Context, id string) (*Lease, error) {
+	if m.problem == nil && !isID(id) {
+		return nil, invalid("this is not an id from Detach")
+	}
+	a, err := m.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer a.end()
+	a.attachID = id
+	lease, err := a.try(ctx, place{})
+	if err != nil {
+		return nil, fmt.Errorf("locker: attach %q: %w", m.name, a.explain(ctx, err))
+	}
+	return lease, nil
+}
+
+func (m *Mutex) lock(ctx context.Context, wait bool) (*Lease, error) {
+	a, err := m.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer a.end()
+	if !wait {
+		lease, err := a.try(ctx, place{})
+		return lease, a.explain(ctx, err)
+	}
+	if m.cfg.waitTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, m.cfg.waitTimeout, ErrWaitTimeout)
+		defer cancel()
+	}
+	return a.wait(ctx)
+}

@@ -1,0 +1,188 @@
+package locker
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Defaults and limits of the options.
+const (
+	// DefaultTTL is the lease time of a lock unless [TTL] says otherwise.
+	DefaultTTL = 30 * time.Second
+	// MinTTL is the shortest lease time. Below it, the margin that covers late
+	// timers would eat up the lease.
+	MinTTL = 200 * time.Millisecond
+	// MaxTTL is the longest lease time.
+	MaxTTL = 366 * 24 * time.Hour
+	// DefaultAttemptTimeout bounds one attempt unless [AttemptTimeout] says
+	// otherwise.
+	DefaultAttemptTimeout = 2 * time.Second
+)
+
+const (
+	maxOwner    = 256
+	maxMetadata = 4096
+)
+
+// An Option is a setting of a lock. Given to [Client.Mutex] or [Client.Do] it
+// applies to that lock, given to [New] or [Open] to all locks of the client that
+// do not set it themselves.
+type Option interface {
+	ClientOption
+	applyLock(*lockConfig)
+}
+
+// A ClientOption is a setting of a client, for [New] and [Open].
+type ClientOption interface {
+	applyClient(*clientConfig)
+}
+
+type lockOption func(*lockConfig)
+
+func (o lockOption) applyLock(c *lockConfig)     { o(c) }
+func (o lockOption) applyClient(c *clientConfig) { o(&c.lock) }
+
+type clientOption func(*clientConfig)
+
+func (o clientOption) applyClient(c *clientConfig) { o(c) }
+
+type clientConfig struct {
+	prefix string
+	owner  string
+	lock   lockConfig
+}
+
+type lockConfig struct {
+	ttl            time.Duration
+	waitTimeout    time.Duration // 0: only ctx bounds the wait
+	attemptTimeout time.Duration
+	retry          RetryPolicy // nil: listening or polling
+	renew          bool
+	maxHold        time.Duration // 0: none
+	fenced         bool
+	metadata       string
+	problem        error // the first option that cannot be
+}
+
+func (c *lockConfig) reject(problem string) {
+	if c.problem == nil {
+		c.problem = invalid(problem)
+	}
+}
+
+// TTL sets the lease time: how long the server keeps the lock after the last
+// renewal, and so how long a crashed holder delays the others. It is cut to whole
+// milliseconds and must be from [MinTTL] to [MaxTTL]; the default is [DefaultTTL].
+//
+// The holder stops believing in its lease a little before the server does: after
+// TTL − 1 % − 2 ms − max(TTL/20, 100 ms) from the sending of the last successful
+// request.
+func TTL(d time.Duration) Option {
+	return lockOption(func(c *lockConfig) {
+		if d < MinTTL || d > MaxTTL {
+			c.reject(fmt.Sprintf("a TTL of %v; use one from %v to %v", d, MinTTL, MaxTTL))
+			return
+		}
+		c.ttl = d.Truncate(time.Millisecond)
+	})
+}
+
+// WaitTimeout bounds how long Lock and Do wait for the lock, besides their ctx.
+// The wait then ends with a [*WaitError] that is [ErrWaitTimeout]. Without it only
+// ctx bounds the wait. d must be positive.
+func WaitTimeout(d time.Duration) Option {
+	return lockOption(func(c *lockConfig) {
+		if d <= 0 {
+			c.reject(fmt.Sprintf("a WaitTimeout of %v; use a positive one, or TryLock", d))
+			return
+		}
+		c.waitTimeout = d
+	})
+}
+
+// AttemptTimeout bounds how long one request waits for the server's reply before
+// it counts as unanswered and is repeated. The default is [DefaultAttemptTimeout].
+// It never exceeds the time in which a reply would still be of use.
+// d must be at least one millisecond.
+func AttemptTimeout(d time.Duration) Option {
+	return lockOption(func(c *lockConfig) {
+		if d < time.Millisecond {
+			c.reject(fmt.Sprintf("an AttemptTimeout of %v; use at least 1ms", d))
+			return
+		}
+		c.attemptTimeout = d
+	})
+}
+
+// Retry sets how Lock goes on after a failed attempt. By default a waiter that is
+// told when the lock is free looks by itself about once a second; one whose driver
+// or server cannot tell it backs off exponentially from 8 to 256 ms with full
+// jitter.
+func Retry(policy RetryPolicy) Option {
+	return lockOption(func(c *lockConfig) {
+		if policy == nil {
+			c.reject("a nil RetryPolicy; leave the option out for the default")
+			return
+		}
+		c.retry = policy
+	})
+}
+
+// NoRenewal switches the watchdog off: the lease ends TTL after it was taken
+// unless Extend lengthens it. By default it is renewed every TTL/3 until Unlock.
+func NoRenewal() Option {
+	return lockOption(func(c *lockConfig) { c.renew = false })
+}
+
+// MaxHold bounds how long a lease is kept from the time it was taken. Then its
+// context ends with [ErrMaxHold] and it is renewed no more, so that the lock is
+// free one TTL later at the latest. d must be positive. By default there is no
+// bound.
+func MaxHold(d time.Duration) Option {
+	return lockOption(func(c *lockConfig) {
+		if d <= 0 {
+			c.reject(fmt.Sprintf("a MaxHold of %v; use a positive one", d))
+			return
+		}
+		c.maxHold = d
+	})
+}
+
+// Fenced gives every lease of the lock a fencing token, larger than that of every
+// earlier one. All users of the lock must agree on it. See [Lease.Token].
+func Fenced() Option {
+	return lockOption(func(c *lockConfig) { c.fenced = true })
+}
+
+// Metadata is a text that others see in [Holder] while the lock is held: a job's
+// id, a URL. It may hold any bytes, at most 4096.
+func Metadata(text string) Option {
+	return lockOption(func(c *lockConfig) {
+		if len(text) > maxMetadata {
+			c.reject(fmt.Sprintf("metadata of %d bytes; the limit is %d", len(text), maxMetadata))
+			return
+		}
+		c.metadata = text
+	})
+}
+
+// Prefix is put before every name to make the server's key. All clients that
+// share locks need the same one. The default is none.
+func Prefix(prefix string) ClientOption {
+	return clientOption(func(c *clientConfig) { c.prefix = prefix })
+}
+
+// Owner labels this client's leases for others to see in [Holder]; it decides
+// nothing. The default is the host's name and the process id. At most 256 bytes,
+// without control characters and "|".
+func Owner(label string) ClientOption {
+	return clientOption(func(c *clientConfig) { c.owner = label })
+}
+
+func (c *clientConfig) check() error {
+	if len(c.owner) > maxOwner || strings.ContainsFunc(c.owner, func(r rune) bool { return r < ' ' || r == '|' || r == 0x7f }) {
+		return invalid(`the owner label must have at most 256 bytes and no control characters or "|"`)
+	}
+	return c.lock.problem
+}

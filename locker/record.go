@@ -1,0 +1,57 @@
+package locker
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// recordPrefix begins the record of a mutex; the scripts know it too. A record
+// is "gl1|m|<id>|<token>|<ttl in ms>|<owner>|<metadata>", see docs/format.md.
+const recordPrefix = "gl1|m|"
+
+// idLength is the length of a lease id: 128 random bits in hex.
+const idLength = 32
+
+// record makes the value that SET NX writes. The acquire script makes the same
+// for a fenced mutex.
+func record(id string, ttl time.Duration, tail string) string {
+	return recordPrefix + id + "|0|" + strconv.FormatInt(ttl.Milliseconds(), 10) + "|" + tail
+}
+
+// A Holder describes who holds a lock, as far as the server knows.
+type Holder struct {
+	// Owner is the label of the holder's client, see [Owner].
+	Owner string
+	// Metadata is what the holder said with [Metadata].
+	Metadata string
+	// Token is the fencing token of the lease, 0 if it has none.
+	Token Token
+	// Remaining is how long the lease lasts on the server unless it is renewed,
+	// 0 if that is not known.
+	Remaining time.Duration
+	// Foreign tells that the lock was taken by something else than this library,
+	// through a plain SET NX for instance. Then only Remaining is known.
+	Foreign bool
+}
+
+// parseRecord reads what stands at a lock's key. What is not a record that this
+// version wrote is foreign.
+func parseRecord(value string, remaining time.Duration) Holder {
+	h := Holder{Remaining: max(remaining, 0), Foreign: true}
+	rest, ok := strings.CutPrefix(value, recordPrefix)
+	if !ok {
+		return h
+	}
+	fields := strings.SplitN(rest, "|", 5)
+	if len(fields) != 5 || len(fields[0]) != idLength {
+		return h
+	}
+	token, err := strconv.ParseUint(fields[1], 10, 64)
+	if err != nil {
+		return h
+	}
+	h.Foreign = false
+	h.Token, h.Owner, h.Metadata = Token(token), fields[3], fields[4]
+	return h
+}

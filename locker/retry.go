@@ -1,0 +1,55 @@
+package locker
+
+import (
+	"math"
+	"time"
+)
+
+// A RetryPolicy decides how a waiter goes on after its n-th attempt (from 1) at a
+// lock has failed: how long it sleeps at most before the next one, and whether
+// there is a next one. A message that the lock is free, and the end of the
+// holder's lease, cut the sleep short.
+//
+// r is a random number in [0, 1) for jitter. A policy is a pure function of its
+// arguments, so that one value serves any number of locks and goroutines at once.
+// A negative sleep counts as none.
+type RetryPolicy func(n int, r float64) (sleep time.Duration, again bool)
+
+// Constant sleeps d between attempts, without end.
+func Constant(d time.Duration) RetryPolicy {
+	return func(int, float64) (time.Duration, bool) { return d, true }
+}
+
+// Exponential sleeps a random time between 0 and base·2^(n-1), the latter at most
+// limit, without end ("full jitter").
+//
+// Source: M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
+func Exponential(base, limit time.Duration) RetryPolicy {
+	return func(n int, r float64) (time.Duration, bool) {
+		most := math.Min(float64(base)*math.Pow(2, float64(n-1)), float64(limit))
+		return time.Duration(r * most), true
+	}
+}
+
+// Attempts ends policy after n attempts in all. Then Lock returns what the last
+// attempt said, a *LockedError for instance. n below 1 counts as 1.
+func Attempts(n int, policy RetryPolicy) RetryPolicy {
+	return func(i int, r float64) (time.Duration, bool) {
+		if i >= n {
+			return 0, false
+		}
+		return policy(i, r)
+	}
+}
+
+// pollInterval is how long a waiter that listens for messages sleeps at most when
+// it has no policy of its own: messages can be lost.
+const pollInterval = time.Second
+
+// listening is the policy of a waiter that is told when the lock is free.
+func listening(_ int, r float64) (time.Duration, bool) {
+	return pollInterval*3/4 + time.Duration(r*float64(pollInterval/4)), true
+}
+
+// polling is the policy of a waiter that must find out by itself.
+var polling = Exponential(8*time.Millisecond, 256*time.Millisecond)

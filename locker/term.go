@@ -1,0 +1,46 @@
+package locker
+
+import "time"
+
+// A term is the time in which a holder may believe in its lease. It runs from the
+// sending of the request that armed the server's TTL, which is before the server
+// began to count, and ends early by a margin, so that the holder has stopped by
+// the time the server lets anybody else in (invariants I1 and I2 of the design).
+type term struct {
+	deadline time.Time
+	asleep   time.Duration // as of the sending
+}
+
+// margin covers clocks that run at different rates, the server's rounding, and
+// timers that fire late.
+func margin(ttl time.Duration) time.Duration {
+	return ttl/100 + 2*time.Millisecond + lateness(ttl)
+}
+
+// lateness is how late the end of a lease's context may be. Go timers were seen
+// to fire 101 ms late on a starved CPU.
+func lateness(ttl time.Duration) time.Duration {
+	return max(ttl/20, 100*time.Millisecond)
+}
+
+// A moment is taken before a request is written.
+type moment struct {
+	at     time.Time
+	asleep time.Duration // how long the machine had been suspended by then
+}
+
+func now() moment { return moment{at: time.Now(), asleep: suspended.recent()} }
+
+func newTerm(sent moment, ttl time.Duration) term {
+	return term{deadline: sent.at.Add(ttl - margin(ttl)), asleep: sent.asleep}
+}
+
+// left is how much of the term remains, by the monotonic clock and by the one
+// that also runs while the machine is suspended.
+func (t term) left() time.Duration {
+	left := time.Until(t.deadline)
+	if slept := suspended.now() - t.asleep; slept > suspendedNoise {
+		left -= slept
+	}
+	return left
+}

@@ -1,0 +1,150 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// releaseTime bounds an Unlock whose server does not answer.
+const releaseTime = 3 * time.Second
+
+// Unlock gives the lock up. From its call on the lease is not held here, whatever
+// the outcome:
+//
+//   - nil: the lock was ours until now and is free.
+//   - [ErrAbsent]: it had run out before; nobody holds it.
+//   - [ErrTaken]: it had run out before and is somebody else's now. Theirs is
+//     not touched.
+//   - [ErrUnknown]: the server did not confirm it until ctx ended, for 3 seconds
+//     at most. The release goes on in the background; the lock is free when it
+//     gets through, or when the TTL has passed.
+//
+// Unlock may be called again; it gives the same answer, or after ErrUnknown asks
+// once more. Give it a context that outlives the work, such as
+// context.WithoutCancel(ctx); with one that has ended, the release is done in the
+// background.
+func (l *Lease) Unlock(ctx context.Context) error {
+	done, err := l.startRelease(ctx)
+	if done == nil {
+		return err
+	}
+	outcome, known := l.release(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known {
+		l.state, l.outcome = leaseReleased, outcome
+	}
+	l.releasing = nil
+	close(done)
+	return outcome
+}
+
+// startRelease ends the holding and makes this call the one that releases. If it
+// need not or cannot, done is nil and err the answer.
+func (l *Lease) startRelease(ctx context.Context) (done chan struct{}, err error) {
+	for {
+		l.mu.Lock()
+		switch {
+		case l.state == leaseReleased:
+			defer l.mu.Unlock()
+			return nil, l.outcome
+		case l.state == leaseDetached:
+			l.mu.Unlock()
+			return nil, ErrReleased
+		case l.releasing == nil:
+			// A lease lost by the server's own word needs no request.
+			if lost, ok := errors.AsType[*LostError](l.cause); ok && errors.Is(lost.Reason, ErrNotHeld) && !l.unsure {
+				defer l.mu.Unlock()
+				l.state, l.outcome = leaseReleased, lost.Reason
+				return nil, l.outcome
+			}
+			if l.state == leaseHeld {
+				l.end(leaseLost, ErrReleased)
+			}
+			l.releasing = make(chan struct{})
+			done, renewal := l.releasing, l.renewal
+			l.mu.Unlock()
+			l.client.dog.remove(&l.job)
+			if renewal != nil {
+				// Nothing of this lease shall be in flight after Unlock. If it
+				// does not end in time it does no harm: it creates nothing.
+				select {
+				case <-renewal:
+				case <-ctx.Done():
+				}
+			}
+			return done, nil
+		}
+		other := l.releasing
+		l.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("locker: unlock %q: %w: %w", l.Name(), ErrUnknown, context.Cause(ctx))
+		}
+	}
+}
+
+// release makes the request until its outcome is known or time is up.
+func (l *Lease) release(ctx context.Context) (outcome error, known bool) {
+	bounded, cancel := context.WithTimeout(ctx, releaseTime)
+	defer cancel()
+	c := l.client.store.releaseCall(&l.mutex.keys, l.id, l.mutex.cfg.ttl, l.late)
+	var last error
+	for bounded.Err() == nil {
+		err := l.request(bounded, c)
+		switch {
+		case err == nil:
+			return nil, true
+		case errors.Is(err, ErrAbsent) && l.unsure:
+			return nil, true
+		case errors.Is(err, ErrNotHeld):
+			return err, true
+		}
+		if driver.OutcomeOf(err) == driver.OutcomeUnknown {
+			l.unsure = true
+		}
+		last = requestError(err)
+		if !transient(err) {
+			break
+		}
+		if l.client.sleep(bounded, retryPause(l.mutex.cfg.ttl)) != nil {
+			break
+		}
+	}
+	l.unsure = true // the errand below may get it done
+	l.client.dog.run(l.Name(), c, l.lapse)
+	if last == nil {
+		last = context.Cause(ctx)
+	}
+	return fmt.Errorf("locker: unlock %q: %w: %w", l.Name(), ErrUnknown, last), false
+}
+
+// closeCall ends the lease because its client closes, and gives the request that
+// releases it.
+func (l *Lease) closeCall() call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lose(ErrClosed)
+	return l.client.store.releaseCall(&l.mutex.keys, l.id, l.mutex.cfg.ttl, l.late)
+}
+
+// closeReply notes the outcome of that and tells whether it is known.
+func (l *Lease) closeReply(r driver.Result) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := r.Err
+	if err == nil {
+		err = heldReply(r.Value)
+	}
+	if err != nil && !errors.Is(err, ErrNotHeld) {
+		l.unsure = true
+		return false
+	}
+	l.state, l.outcome = leaseReleased, err
+	return true
+}

@@ -1,0 +1,208 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func TestWaiterIsWokenByTheRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		a, b := f.client(t), f.client(t)
+		held, err := a.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		var got *Lease
+		go func() {
+			lease, err := b.Mutex("k").Lock(t.Context())
+			assert.NoError(t, err)
+			got = lease
+		}()
+		synctest.Wait()
+		s, err := a.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Equal(t, 1, s.Waiters)
+		begun := time.Now()
+		require.NoError(t, held.Unlock(t.Context()))
+		synctest.Wait()
+		require.NotNil(t, got)
+		assert.Zero(t, time.Since(begun), "without a poll")
+		assert.NoError(t, got.Unlock(t.Context()))
+	})
+}
+
+func TestEveryWaiterGetsItsTurn(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		var inside atomic.Int32
+		var wg sync.WaitGroup
+		begun := time.Now()
+		for range 4 {
+			c := f.client(t)
+			for range 4 {
+				wg.Go(func() {
+					err := c.Do(t.Context(), "k", func(context.Context) error {
+						assert.EqualValues(t, 1, inside.Add(1))
+						time.Sleep(10 * time.Millisecond)
+						inside.Add(-1)
+						return nil
+					})
+					assert.NoError(t, err)
+				})
+			}
+		}
+		wg.Wait()
+		assert.Less(t, time.Since(begun), 500*time.Millisecond, "every release wakes a waiter")
+		time.Sleep(time.Minute)
+		assert.Empty(t, f.Keys())
+	})
+}
+
+func TestWaiterWithoutMessagesPolls(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		f.noPubSub = true
+		held, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		done := make(chan *Lease)
+		go func() {
+			lease, err := f.client(t).Mutex("k").Lock(t.Context())
+			assert.NoError(t, err)
+			done <- lease
+		}()
+		time.Sleep(3 * time.Second)
+		begun := time.Now()
+		require.NoError(t, held.Unlock(t.Context()))
+		<-done
+		assert.LessOrEqual(t, time.Since(begun), 256*time.Millisecond)
+	})
+}
+
+func TestLostMessageCostsAtMostOnePoll(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		_, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		done := make(chan struct{})
+		go func() {
+			_, err := f.client(t).Mutex("k").Lock(t.Context())
+			assert.NoError(t, err)
+			close(done)
+		}()
+		synctest.Wait()
+		f.Del("k") // as a foreign DEL: nobody publishes
+		begun := time.Now()
+		<-done
+		assert.LessOrEqual(t, time.Since(begun), pollInterval)
+	})
+}
+
+func TestCrashedHolderDelaysByItsTTL(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		require.NoError(t, f.Set("k", record(newID(), 3*time.Second, "dead|")))
+		f.SetTTL("k", 3*time.Second)
+		begun := time.Now()
+		_, err := f.client(t).Mutex("k", Retry(Constant(time.Hour))).Lock(t.Context())
+		require.NoError(t, err)
+		assert.InDelta(t, 3*time.Second, time.Since(begun), float64(50*time.Millisecond))
+	})
+}
+
+func TestCancelledWaiterLeavesTheQueueAndPassesTheWakeUpOn(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := f.client(t)
+		gaveUp := make(chan error)
+		go func() {
+			_, err := first.Mutex("k").Lock(ctx)
+			gaveUp <- err
+		}()
+		synctest.Wait()
+		got := make(chan struct{})
+		go func() {
+			_, err := f.client(t).Mutex("k").Lock(t.Context())
+			assert.NoError(t, err)
+			close(got)
+		}()
+		synctest.Wait()
+		// The first waiter is woken and cannot act on it any more.
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if cmd.Name() == "EVALSHA" && cmd.Args[1] == acquireScript.sha && ctx.Done() != nil {
+					f.mu.Lock()
+					f.before = nil
+					f.mu.Unlock()
+					cancel()
+					<-ctx.Done()
+					return driver.NotSent(ctx.Err())
+				}
+				return nil
+			}
+		})
+		begun := time.Now()
+		require.NoError(t, held.Unlock(t.Context()))
+		assert.ErrorIs(t, <-gaveUp, context.Canceled)
+		<-got
+		assert.Less(t, time.Since(begun), 100*time.Millisecond)
+	})
+}
+
+func TestRetryPolicies(t *testing.T) {
+	d, again := Constant(time.Second)(7, 0.5)
+	assert.Equal(t, time.Second, d)
+	assert.True(t, again)
+
+	p := Exponential(10*time.Millisecond, time.Second)
+	d, _ = p(1, 0.5)
+	assert.Equal(t, 5*time.Millisecond, d)
+	d, _ = p(3, 0.5)
+	assert.Equal(t, 20*time.Millisecond, d)
+	d, _ = p(1000, 0.999)
+	assert.InDelta(t, time.Second, d, float64(2*time.Millisecond))
+
+	p = Attempts(3, Constant(time.Second))
+	for range 2 { // a policy that was used is as good as new
+		for n := 1; n <= 3; n++ {
+			_, again := p(n, 0)
+			assert.Equal(t, n < 3, again)
+		}
+	}
+}
+
+func TestLimitedAttempts(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t, Owner("me"))
+		_, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		begun := time.Now()
+		_, err = c.Mutex("k", Retry(Attempts(3, Constant(time.Second)))).Lock(t.Context())
+		locked, ok := errors.AsType[*LockedError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, "me", locked.Holder.Owner)
+		assert.LessOrEqual(t, time.Since(begun), 2*time.Second)
+	})
+}
+
+func TestManyLeasesNeedFewGoroutinesAndAreAllRenewed(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		var leases []*Lease
+		for i := range 300 {
+			lease, err := c.Mutex(string(rune('a'+i%26))+newID(), TTL(3*time.Second)).Lock(t.Context())
+			require.NoError(t, err)
+			leases = append(leases, lease)
+		}
+		time.Sleep(6 * time.Second)
+		for _, l := range leases {
+			require.True(t, l.Valid())
+		}
+	})
+}
