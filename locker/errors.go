@@ -181,7 +181,7 @@ func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
 // not executed the command.
 var transientCodes = map[string]bool{
 	"BUSY": true, "CLUSTERDOWN": true, "LOADING": true, "MASTERDOWN": true, "MISCONF": true,
-	"MOVED": true, "ASK": true, "NOREPLICAS": true, "READONLY": true, "TRYAGAIN": true, "UNBLOCKED": true,
+	"MOVED": true, "ASK": true, "NOREPLICAS": true, "READONLY": true, "TRYAGAIN": true,
 }
 
 // transient tells whether a request that failed with err may succeed later

@@ -83,7 +83,7 @@ func (l *Lease) Token() Token { return l.token }
 func (l *Lease) Valid() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.check() == nil
+	return l.check(suspended.now()) == nil
 }
 
 // Err returns nil while the lock is certainly held, and else why it is not: an
@@ -91,17 +91,17 @@ func (l *Lease) Valid() bool {
 func (l *Lease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.check()
+	return l.check(suspended.now())
 }
 
 // check ends a lease whose time is over. It needs l.mu.
-func (l *Lease) check() error {
+func (l *Lease) check(asleep time.Duration) error {
 	if l.state != leaseHeld {
 		return l.cause
 	}
 	if !l.limit.IsZero() && !time.Now().Before(l.limit) {
 		l.lose(ErrMaxHold)
-	} else if l.term.left() <= 0 {
+	} else if l.term.left(asleep) <= 0 {
 		l.lose(nil)
 	}
 	return l.cause
@@ -135,7 +135,7 @@ func (l *Lease) Context() context.Context {
 	defer l.mu.Unlock()
 	if l.ctx == nil {
 		l.ctx, l.cancel = context.WithCancelCause(context.Background())
-		if err := l.check(); err != nil {
+		if err := l.check(suspended.recent()); err != nil {
 			l.cancel(err)
 		}
 	}
@@ -173,7 +173,7 @@ func (l *Lease) armed(sent moment, ttl time.Duration) {
 func (l *Lease) due(now time.Time) (bool, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.check() != nil {
+	if l.check(suspended.recent()) != nil {
 		return false, time.Time{}
 	}
 	send := false
@@ -196,7 +196,7 @@ func (l *Lease) next() time.Time {
 func (l *Lease) begin(now time.Time) (call, time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.check() != nil {
+	if l.check(suspended.recent()) != nil {
 		return call{}, 0, false
 	}
 	l.renewal = make(chan struct{})
@@ -227,7 +227,7 @@ func (l *Lease) reply(sent moment, v driver.Value, err error) time.Time {
 		l.lastErr = err
 		l.renewAt = time.Now().Add(retryPause(l.ttl))
 	}
-	if l.check() != nil {
+	if l.check(suspended.recent()) != nil {
 		return time.Time{}
 	}
 	return l.next()
@@ -286,7 +286,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 
 func (l *Lease) extended(sent moment, ttl time.Duration) error {
 	l.mu.Lock()
-	if err := l.check(); err != nil {
+	if err := l.check(suspended.recent()); err != nil {
 		l.mu.Unlock()
 		return err
 	}
@@ -321,7 +321,7 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err e
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.check(); err != nil {
+	if err := l.check(suspended.recent()); err != nil {
 		return "", err
 	}
 	l.end(leaseDetached, ErrReleased)

@@ -35,11 +35,11 @@ func newTerm(sent moment, ttl time.Duration) term {
 	return term{deadline: sent.at.Add(ttl - margin(ttl)), asleep: sent.asleep}
 }
 
-// left is how much of the term remains, by the monotonic clock and by the one
-// that also runs while the machine is suspended.
-func (t term) left() time.Duration {
+// left is how much of the term remains, by the monotonic clock and by the time
+// that the machine has been suspended, which that clock does not know of.
+func (t term) left(asleep time.Duration) time.Duration {
 	left := time.Until(t.deadline)
-	if slept := suspended.now() - t.asleep; slept > suspendedNoise {
+	if slept := asleep - t.asleep; slept > suspendedNoise {
 		left -= slept
 	}
 	return left

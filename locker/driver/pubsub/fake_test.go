@@ -27,6 +27,8 @@ type server struct {
 	silent    bool            // commands are taken and nothing comes back
 	stuck     bool            // Send blocks until Close
 	held      bool            // replies wait for release
+	mute      bool            // PING is answered by something that is no Pong
+	sendErr   error           // what Send returns
 	denied    map[string]bool // channels that answer NOPERM
 	dropAfter int             // break a connection after that many commands; 0: never
 
@@ -196,6 +198,9 @@ func (c *conn) Send(_ context.Context, args ...string) error {
 	if c.closed {
 		return io.ErrClosedPipe
 	}
+	if s.sendErr != nil {
+		return s.sendErr
+	}
 	s.log = append(s.log, slices.Clone(args))
 	c.commands++
 	if s.dropAfter > 0 && c.commands >= s.dropAfter {
@@ -207,6 +212,10 @@ func (c *conn) Send(_ context.Context, args ...string) error {
 	}
 	switch args[0] {
 	case "PING":
+		if s.mute {
+			c.reply(reply{event: pubsub.Event{Kind: pubsub.Other}})
+			return nil
+		}
 		c.reply(reply{event: pubsub.Event{Kind: pubsub.Pong}})
 	case "SUBSCRIBE":
 		if slices.ContainsFunc(args[1:], func(ch string) bool { return s.denied[ch] }) {

@@ -23,8 +23,8 @@ type Dialer func(ctx context.Context) (Conn, error)
 
 // A Conn is one network connection in pub/sub mode. Send and Receive are called
 // from two goroutines, each never concurrently with itself; Close may be called
-// while they run and makes them return. After an error of Send or Receive that
-// is no *driver.ServerError, the Conn is closed and not used again.
+// while they run and makes them return. After any error of Send, or one of
+// Receive that is no *driver.ServerError, the Conn is closed and not used again.
 //
 // It must not reconnect by itself: a subscription that comes back unnoticed
 // hides a gap.

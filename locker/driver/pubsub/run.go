@@ -46,7 +46,7 @@ func pause(n int) time.Duration {
 func (s *Subscription) awaitNeed() bool {
 	for {
 		s.mu.Lock()
-		need := len(s.queue) > 0 || len(s.want) > 0 || s.gapDue
+		need := len(s.queue) > 0 || s.gapDue // which it is if there are channels
 		s.mu.Unlock()
 		if s.ctx.Err() != nil {
 			return false

@@ -37,7 +37,7 @@ type Subscription struct {
 	want     map[string]struct{} // the channels acknowledged and not removed
 	queue    []*request          // of callers, not handed to the present connection
 	link     *link               // the present connection, if any
-	gapDue   bool                // report a gap once all of want is subscribed again
+	gapDue   bool                // connect, subscribe to all of want again, report a gap
 	failure  error               // why there is no connection
 	inbox    inbox
 }

@@ -1,0 +1,174 @@
+package pubsub_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/pubsub"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestReconnectGivesOneGapInOrder(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		require.NoError(t, sub.Add(t.Context(), "a", "b"))
+		srv.publish("a", "before")
+		synctest.Wait()
+		srv.cut()
+		for srv.subscribers("b") == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		srv.publish("b", "after")
+		requireMessage(t, sub, "a", "before")
+		requireGap(t, sub)
+		requireMessage(t, sub, "b", "after")
+		requireNothing(t, sub)
+	})
+}
+
+func TestGapWaitsForTheLastChannel(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		const n = 1000 // more than one SUBSCRIBE's worth
+		channels := make([]string, n)
+		for i := range n {
+			channels[i] = fmt.Sprintf("c%04d", i)
+		}
+		require.NoError(t, sub.Add(t.Context(), channels...))
+		srv.set(func() { srv.silent = true })
+		srv.cut()
+		time.Sleep(time.Second)
+		for _, c := range channels[:n-1] {
+			srv.push(pubsub.Event{Kind: pubsub.Subscribed, Channel: c})
+		}
+		srv.push(pubsub.Event{Kind: pubsub.Message, Channel: channels[0], Payload: "early"})
+		requireMessage(t, sub, channels[0], "early")
+		requireNothing(t, sub)
+		srv.push(pubsub.Event{Kind: pubsub.Subscribed, Channel: channels[n-1]})
+		requireGap(t, sub)
+		requireNothing(t, sub)
+	})
+}
+
+func TestReconnectStorm(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		require.NoError(t, sub.Add(t.Context(), "a"))
+		before := srv.dialCount()
+		srv.set(func() { srv.dropAfter = 1 }) // every connection breaks at once
+		srv.cut()
+		time.Sleep(time.Minute)
+		dials := srv.dialCount() - before
+		assert.Less(t, dials, 300, "reconnects too fast")
+		assert.Greater(t, dials, 50, "reconnects too slowly")
+		requireNothing(t, sub)
+
+		srv.set(func() { srv.dropAfter = 2 }) // acknowledges, and breaks at the next command
+		began := time.Now()
+		for srv.subscribers("a") == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		assert.LessOrEqual(t, time.Since(began), pubsub.MaxPause+time.Millisecond)
+		srv.set(func() { srv.dropAfter = 0 })
+		requireGap(t, sub)
+		requireNothing(t, sub)
+	})
+}
+
+// A server that subscribes and then breaks the connection, again and again.
+func TestShortLivedConnectionsAreNoReasonToHurry(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		require.NoError(t, sub.Add(t.Context(), "a"))
+		began := time.Now()
+		for time.Since(began) < time.Minute {
+			srv.cut()
+			requireGap(t, sub)
+		}
+		assert.Less(t, srv.dialCount(), 300, "dials in a minute")
+
+		time.Sleep(pubsub.MaxPause)
+		srv.cut()
+		began = time.Now()
+		requireGap(t, sub)
+		assert.LessOrEqual(t, time.Since(began), pubsub.MinPause, "a connection that lived is replaced at once")
+	})
+}
+
+func TestRefusedResubscriptionBacksOff(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		require.NoError(t, sub.Add(t.Context(), "a", "b"))
+		srv.set(func() { srv.denied = map[string]bool{"b": true} })
+		srv.cut()
+		added := start(func() error { return sub.Add(t.Context(), "c") })
+		time.Sleep(time.Minute)
+		requirePending(t, added)
+		assert.Less(t, srv.dialCount(), 300, "dials in a minute")
+		requireNothing(t, sub)
+
+		srv.set(func() { srv.denied = nil })
+		require.NoError(t, <-added)
+		requireGap(t, sub)
+		requireNothing(t, sub)
+		assert.Equal(t, 1, srv.subscribers("b"))
+	})
+}
+
+// A client that reconnects behind our back acknowledges what nobody asked for.
+func TestUnexpectedAcknowledgementsAreAGap(t *testing.T) {
+	for _, event := range []pubsub.Event{
+		{Kind: pubsub.Subscribed, Channel: "a"},
+		{Kind: pubsub.Unsubscribed, Channel: "a"},
+	} {
+		run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+			require.NoError(t, sub.Add(t.Context(), "a"))
+			srv.push(event)
+			requireGap(t, sub)
+			assert.Equal(t, 2, srv.dialCount())
+		})
+	}
+}
+
+func TestStrayEventsAreIgnored(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		require.NoError(t, sub.Add(t.Context(), "a"))
+		srv.push(pubsub.Event{})
+		srv.push(pubsub.Event{Kind: pubsub.Pong})
+		srv.set(func() { srv.conns[0].reply(reply{err: driver.NewServerError("ERR whatever")}) })
+		synctest.Wait()
+		require.NoError(t, sub.Add(t.Context(), "b"))
+		assert.Equal(t, 1, srv.dialCount())
+	})
+}
+
+// A gap is owed even if no channel is left by the time there is a connection.
+func TestGapOutlivesItsChannels(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		require.NoError(t, sub.Add(t.Context(), "a"))
+		srv.set(func() { srv.dialErr = errRefused })
+		srv.cut()
+		synctest.Wait()
+		require.NoError(t, sub.Remove(t.Context(), "a"))
+		time.Sleep(10 * time.Second)
+		requireNothing(t, sub)
+		srv.set(func() { srv.dialErr = nil })
+		requireGap(t, sub)
+		requireNothing(t, sub)
+	})
+}
+
+func TestAcknowledgementOfTheWrongChannel(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		require.NoError(t, sub.Add(t.Context(), "a"))
+		srv.set(func() { srv.silent = true })
+		added := start(func() error { return sub.Add(t.Context(), "b") })
+		requirePending(t, added)
+		srv.push(pubsub.Event{Kind: pubsub.Subscribed, Channel: "other"})
+		requirePending(t, added)
+		srv.set(func() { srv.silent = false })
+		srv.cut()
+		require.NoError(t, <-added)
+		requireGap(t, sub)
+	})
+}

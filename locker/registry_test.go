@@ -1,0 +1,39 @@
+package locker
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func TestRegistry(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		_, err := Open("nosuch", "redis://:hunter2@h/")
+		assert.ErrorContains(t, err, `unknown driver "nosuch" (forgotten import?`)
+		assert.NotContains(t, err.Error(), "hunter2")
+
+		Register("fake", f.Driver())
+		t.Cleanup(func() { delete(registry.drivers, "fake") })
+		assert.Contains(t, Drivers(), "fake")
+		_, err = Open("nosuch", "")
+		assert.ErrorContains(t, err, "fake", "the error lists what there is")
+		assert.Panics(t, func() { Register("fake", f.Driver()) })
+		assert.Panics(t, func() { Register("nil", nil) })
+
+		_, err = Open("fake", "redis://:hunter2@h:port/")
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), "hunter2")
+
+		c, err := Open("fake", "redis://localhost")
+		require.NoError(t, err)
+		defer c.Close()
+		lease, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		assert.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+var _ driver.Driver = fakeDriver{}
