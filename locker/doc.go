@@ -1,0 +1,56 @@
+// Package locker provides distributed locks on Redis and Valkey, through whichever
+// client an application already uses. It is written for the application developer;
+// authors of drivers read package
+// [github.com/golocker/golocker/locker/driver] next.
+//
+// # Taking a lock
+//
+// A [Client] comes from a driver: around a Redis client that exists, or opened by
+// name.
+//
+//	client, err := locker.New(goredis.Wrap(rdb))
+//	client, err := locker.Open("goredis", "redis://localhost:6379/0")
+//	defer client.Close()
+//
+// [Client.Do] is the form that is hardest to misuse: it waits for the lock, runs
+// the work under a context that ends when the lock is lost, and releases.
+//
+//	err = client.Do(ctx, "orders:42", func(ctx context.Context) error {
+//		return work(ctx)
+//	})
+//
+// Whoever needs more makes a [Mutex], which only describes a lock, and gets a
+// [Lease] from it, which is the ownership.
+//
+//	m := client.Mutex("orders:42", locker.TTL(30*time.Second), locker.Fenced())
+//	lease, err := m.Lock(ctx)
+//	defer lease.Unlock(context.WithoutCancel(ctx))
+//
+// # What is promised
+//
+// A lock is a lease: the server keeps it for a TTL, and a watchdog renews it every
+// third of that until Unlock. While the server keeps its data and clocks run at
+// about the same rate, no two leases on one name overlap between the return of
+// Lock and the end of [Lease.Context]: a holder that cannot renew stops believing
+// in its lease before the server lets the next one in. "Cannot tell" counts as
+// "not held".
+//
+// What no lock on one server can promise is exclusion when the server loses its
+// data (a failover with lost replication, FLUSHALL, eviction), or when a process
+// is paused between asking [Lease.Valid] and acting. For that there are fencing
+// tokens, see [Fenced] and [Token].
+//
+// # Errors
+//
+// "It is locked" ([ErrLocked]) and "the server cannot be reached"
+// ([ErrUnavailable]) are never confused, and a wait that ends says both what ended
+// it and why the lock was not had ([WaitError]). Where the outcome of a request
+// was never learned, the error is [ErrUnknown]. Use errors.Is and errors.AsType.
+//
+// # Names and keys
+//
+// The name given to [Client.Mutex], after the client's [Prefix], is the server's
+// key, and a plain mutex is held by what SET key value NX PX writes: it excludes
+// other libraries and hand-written locks on that key. Any bytes will do, braces
+// too; in a Cluster all keys of a lock share the slot of its name.
+package locker
