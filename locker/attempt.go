@@ -129,8 +129,9 @@ func (a *attempt) request(ctx context.Context, p place) (Token, error) {
 		if ok || err != nil {
 			return 0, err
 		}
+		a.reason = &LockedError{Name: a.req.name}
 		if a.brief {
-			return 0, &LockedError{Name: a.req.name}
+			return 0, a.reason
 		}
 	}
 	a.queued = a.queued || p.reservation != ""
@@ -151,10 +152,12 @@ func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 		if err == nil {
 			return lease, nil
 		}
-		if ctx.Err() != nil {
-			return nil, a.explain(ctx, err)
-		}
-		if !errors.Is(err, ErrLocked) && (!errors.Is(err, ErrUnavailable) || !a.client.link.answered.Load()) {
+		if errors.Is(err, ErrLocked) {
+			a.reason = err
+			if ctx.Err() != nil {
+				return nil, a.waitError(ctx)
+			}
+		} else if err = a.explain(ctx, err); !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !a.client.link.answered.Load() {
 			return nil, err
 		}
 		a.reason = err
@@ -206,7 +209,8 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// explain makes err a *WaitError if it is ctx that ended the call.
+// explain makes err a *WaitError if it is ctx that ended the call before there was
+// an answer.
 func (a *attempt) explain(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || locked(err) {
 		return err

@@ -37,10 +37,13 @@ func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) (e
 	defer func() {
 		stop()
 		lost := lease.Err()
+		if errors.Is(lost, ErrReleased) {
+			lost = nil // by work itself
+		}
 		cancel(ErrReleased)
 		unlockErr := lease.Unlock(done)
-		if lost != nil && errors.Is(unlockErr, ErrNotHeld) {
-			unlockErr = nil // the loss says it
+		if lost != nil && errors.Is(unlockErr, ErrNotHeld) || errors.Is(unlockErr, ErrReleased) {
+			unlockErr = nil // the loss says it, or work has detached the lease
 		}
 		err = errors.Join(err, unreported(err, lost), unlockErr)
 	}()

@@ -159,6 +159,14 @@ func (c *fakeConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, er
 	if text, err := proto.ReadError(reply); err == nil {
 		return nil, driver.NewServerError(text)
 	}
+	return parse(reply)
+}
+
+// parse reads a reply; proto.Parse takes a nil for an empty string.
+func parse(reply string) (driver.Value, error) {
+	if strings.HasPrefix(reply, "$-1") || strings.HasPrefix(reply, "*-1") {
+		return nil, nil
+	}
 	v, err := proto.Parse(reply)
 	return value(v), err
 }

@@ -187,8 +187,10 @@ var transientCodes = map[string]bool{
 // transient tells whether a request that failed with err may succeed later
 // without anybody changing anything about the request.
 func transient(err error) bool {
-	if errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrUnsupported) || errors.Is(err, ErrInvalid) {
-		return false
+	for _, final := range []error{ErrClosed, driver.ErrClosed, driver.ErrUnsupported, ErrInvalid} {
+		if errors.Is(err, final) {
+			return false
+		}
 	}
 	if reply, ok := errors.AsType[*driver.ServerError](err); ok {
 		return transientCodes[reply.Code] || strings.Contains(reply.Message, "max number of clients reached")

@@ -190,16 +190,14 @@ func (h *hub) wakeAll() {
 // now has to try once more, to be entered as listening.
 func (h *hub) set(up bool) {
 	h.mu.Lock()
-	changed := h.isUp != up
 	h.isUp = up
 	select {
 	case <-h.settled:
 	default:
 		close(h.settled)
-		changed = false // whoever waits for it tries now
 	}
 	h.mu.Unlock()
-	if up && changed {
+	if up {
 		h.wakeAll()
 	}
 }

@@ -108,11 +108,14 @@ func (l *Lease) check(asleep time.Duration) error {
 }
 
 // Deadline returns until when the lock is held unless it is renewed before, which
-// the watchdog does. After a loss it is in the past. Like all times of [time.Now] it
-// compares by the monotonic clock.
+// the watchdog does. It is the zero time once the lease is over. Like all times of
+// [time.Now] it compares by the monotonic clock.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.check(suspended.now()) != nil {
+		return time.Time{}
+	}
 	return l.deadline()
 }
 

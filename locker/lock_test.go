@@ -578,3 +578,49 @@ func TestBadInput(t *testing.T) {
 		assert.Empty(t, f.commands())
 	})
 }
+
+func TestDoAllowsWorkToGiveTheLeaseAway(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		assert.NoError(t, c.Do(t.Context(), "k", func(ctx context.Context) error {
+			lease, _ := FromContext(ctx)
+			return lease.Unlock(ctx)
+		}))
+		assert.NoError(t, c.Do(t.Context(), "k", func(ctx context.Context) error {
+			lease, _ := FromContext(ctx)
+			_, err := lease.Detach(ctx, time.Minute)
+			return err
+		}))
+		assert.True(t, f.Exists("k"))
+	})
+}
+
+func TestCtxEndWhileLockedIsAWaitError(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		_, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		f.set(func() {
+			f.after = func(context.Context, driver.Command) error { cancel(); return nil }
+		})
+		_, err = c.Mutex("k", Retry(Constant(time.Second))).Lock(ctx)
+		_, ok := errors.AsType[*WaitError](err)
+		assert.True(t, ok, "%v", err)
+		assert.ErrorIs(t, err, ErrLocked)
+		assert.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+func TestUnlockOnAClosedConnectionReturnsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { return driver.NotSent(driver.ErrClosed) }
+		})
+		begun := time.Now()
+		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
+		assert.Zero(t, time.Since(begun))
+	})
+}

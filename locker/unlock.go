@@ -9,7 +9,8 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// releaseTime bounds an Unlock whose server does not answer.
+// releaseTime bounds an Unlock whose server does not answer, after the renewal in
+// flight.
 const releaseTime = 3 * time.Second
 
 // Unlock gives the lock up. From its call on the lease is not held here, whatever
@@ -19,7 +20,7 @@ const releaseTime = 3 * time.Second
 //   - [ErrAbsent]: it had run out before; nobody holds it.
 //   - [ErrTaken]: it had run out before and is somebody else's now. Theirs is
 //     not touched.
-//   - [ErrUnknown]: the server did not confirm it until ctx ended, for 3 seconds
+//   - [ErrUnknown]: the server did not confirm it until ctx ended, for 5 seconds
 //     at most. The release goes on in the background; the lock is free when it
 //     gets through, or when the TTL has passed.
 //
@@ -32,6 +33,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if done == nil {
 		return err
 	}
+	ctx, cancel := outlive(ctx)
+	defer cancel()
 	outcome, known := l.release(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,6 +44,23 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	l.releasing = nil
 	close(done)
 	return outcome
+}
+
+// outlive bounds ctx by releaseTime and does not let it end by the end of the lease
+// itself, which the context of [Mutex.Do] does: Unlock has just caused that.
+func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	base := context.WithoutCancel(ctx)
+	if ctx.Done() == nil {
+		return context.WithTimeout(base, releaseTime)
+	}
+	base, end := context.WithCancelCause(base)
+	stop := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); !errors.Is(cause, ErrReleased) {
+			end(cause)
+		}
+	})
+	bounded, cancel := context.WithTimeout(base, releaseTime)
+	return bounded, func() { stop(); cancel(); end(nil) }
 }
 
 // startRelease ends the holding and makes this call the one that releases. If it
@@ -70,12 +90,7 @@ func (l *Lease) startRelease(ctx context.Context) (done chan struct{}, err error
 			l.mu.Unlock()
 			l.client.dog.remove(&l.job)
 			if renewal != nil {
-				// Nothing of this lease shall be in flight after Unlock. If it
-				// does not end in time it does no harm: it creates nothing.
-				select {
-				case <-renewal:
-				case <-ctx.Done():
-				}
+				l.join(ctx, renewal)
 			}
 			return done, nil
 		}
@@ -89,14 +104,24 @@ func (l *Lease) startRelease(ctx context.Context) (done chan struct{}, err error
 	}
 }
 
+// join waits for the renewal in flight: nothing of this lease shall be on its way
+// after Unlock. If it does not end in time it does no harm, as it creates nothing.
+func (l *Lease) join(ctx context.Context, renewal <-chan struct{}) {
+	timer := time.NewTimer(DefaultAttemptTimeout)
+	defer timer.Stop()
+	select {
+	case <-renewal:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
 // release makes the request until its outcome is known or time is up.
 func (l *Lease) release(ctx context.Context) (outcome error, known bool) {
-	bounded, cancel := context.WithTimeout(ctx, releaseTime)
-	defer cancel()
 	c := l.client.store.releaseCall(&l.mutex.keys, l.id, l.mutex.cfg.ttl, l.late)
 	var last error
-	for bounded.Err() == nil {
-		err := l.request(bounded, c)
+	for ctx.Err() == nil {
+		err := l.request(ctx, c)
 		switch {
 		case err == nil:
 			return nil, true
@@ -112,7 +137,7 @@ func (l *Lease) release(ctx context.Context) (outcome error, known bool) {
 		if !transient(err) {
 			break
 		}
-		if l.client.sleep(bounded, retryPause(l.mutex.cfg.ttl)) != nil {
+		if l.client.sleep(ctx, retryPause(l.mutex.cfg.ttl)) != nil {
 			break
 		}
 	}

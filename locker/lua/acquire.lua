@@ -21,10 +21,12 @@ if type(value) == 'table' then
   return {-2, redis.call('TYPE', KEYS[1]).ok}
 end
 
+local mine = value and held_by(value, id)
+if not mine and redis.call('ZSCORE', KEYS[5], id) then
+  return {-1}
+end
+
 if not value then
-  if redis.call('ZSCORE', KEYS[5], id) then
-    return {-1}
-  end
   local token = '0'
   if ARGV[4] == '1' then
     token = next_token(KEYS[2], ARGV[5])
@@ -34,7 +36,7 @@ if not value then
   return {1, token}
 end
 
-if held_by(value, id) then
+if mine then
   local _, token = parse(value)
   arm(KEYS[1], ttl)
   leave_queue()
