@@ -624,3 +624,33 @@ func TestUnlockOnAClosedConnectionReturnsAtOnce(t *testing.T) {
 		assert.Zero(t, time.Since(begun))
 	})
 }
+
+func TestUnlockErrorMatchesTheContextsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		why := errors.New("shutting down")
+		for _, want := range []error{context.DeadlineExceeded, why} {
+			lease, err := c.Mutex(newID()).Lock(t.Context())
+			require.NoError(t, err)
+			f.set(func() {
+				f.before = func(ctx context.Context, _ driver.Command) error { <-ctx.Done(); return ctx.Err() }
+			})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			if want == why {
+				time.AfterFunc(time.Second, func() { cancel(why) })
+			} else {
+				var stop context.CancelFunc
+				ctx, stop = context.WithTimeout(ctx, time.Second)
+				defer stop()
+			}
+			begun := time.Now()
+			err = lease.Unlock(ctx)
+			assert.Equal(t, time.Second, time.Since(begun))
+			assert.ErrorIs(t, err, ErrUnknown)
+			assert.ErrorIs(t, err, want)
+			assert.ErrorIs(t, err, ctx.Err())
+			cancel(nil)
+			f.set(func() { f.before = nil })
+		}
+	})
+}

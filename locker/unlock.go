@@ -59,7 +59,11 @@ func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 			end(cause)
 		}
 	})
-	bounded, cancel := context.WithTimeout(base, releaseTime)
+	until := time.Now().Add(releaseTime)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
+		until = deadline
+	}
+	bounded, cancel := context.WithDeadline(base, until)
 	return bounded, func() { stop(); cancel(); end(nil) }
 }
 
@@ -143,8 +147,8 @@ func (l *Lease) release(ctx context.Context) (outcome error, known bool) {
 	}
 	l.unsure = true // the errand below may get it done
 	l.client.dog.run(l.Name(), c, l.lapse)
-	if last == nil {
-		last = context.Cause(ctx)
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(last, cause) {
+		last = errors.Join(cause, last)
 	}
 	return fmt.Errorf("locker: unlock %q: %w: %w", l.Name(), ErrUnknown, last), false
 }
