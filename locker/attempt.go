@@ -58,12 +58,16 @@ func (a *attempt) end() {
 	if a.granted || !a.late && reservation == "" {
 		return
 	}
-	until := time.Now().Add(max(a.req.ttl, 10*time.Second))
+	c, done := a.client.store.giveUpCall(&a.req, reservation, a.late), func() {}
 	if a.attachID != "" {
-		a.client.dog.run(a.req.name, unattachCall(&a.req, a.attachID), until)
-		return
+		c, done = unattachCall(&a.req, a.attachID), a.client.attaching.unsure(a.attachID, a.req.id)
 	}
-	a.client.dog.run(a.req.name, a.client.store.giveUpCall(&a.req, reservation, a.late), until)
+	if !a.client.dog.errand(a.req.name, c, time.Now().Add(max(a.req.ttl, 10*time.Second)), done) {
+		done()
+		if a.late {
+			a.client.missed(a.req.name)
+		}
+	}
 }
 
 // resends is how often a try repeats a request that got no reply.
@@ -72,6 +76,13 @@ const resends = 2
 // try asks for the lock until there is an answer: the lease, or why not.
 func (a *attempt) try(ctx context.Context, p place) (*Lease, error) {
 	for n := 0; ; n++ {
+		if a.slot != nil {
+			// A wake-up from before the request says what the request will find out.
+			select {
+			case <-a.slot.woken:
+			default:
+			}
+		}
 		sent := now()
 		token, err := a.request(ctx, p)
 		if err == nil {
@@ -89,7 +100,7 @@ func (a *attempt) try(ctx context.Context, p place) (*Lease, error) {
 		if driver.OutcomeOf(err) == driver.OutcomeUnknown {
 			a.late = true
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || a.client.ctx.Err() != nil {
 			return nil, err
 		}
 		if n == resends || driver.OutcomeOf(err) != driver.OutcomeUnknown || !transient(err) {
@@ -119,11 +130,12 @@ func (a *attempt) take(lease *Lease) (*Lease, error) {
 func (a *attempt) request(ctx context.Context, p place) (Token, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.mutex.attempt)
 	defer cancel()
+	defer context.AfterFunc(a.client.ctx, cancel)()
 	first := !a.asked
 	a.asked = true
 	switch {
 	case a.attachID != "":
-		return a.client.store.attach(ctx, &a.req, a.attachID)
+		return a.client.store.attach(ctx, &a.req, a.attachID, a.client.attaching.last(a.attachID))
 	case first && !a.req.fenced:
 		ok, err := a.client.store.set(ctx, &a.req)
 		if ok || err != nil {
@@ -138,93 +150,130 @@ func (a *attempt) request(ctx context.Context, p place) (Token, error) {
 	return a.client.store.acquire(ctx, &a.req, p)
 }
 
+const (
+	// maxSleep bounds what a policy may ask for.
+	maxSleep = MaxTTL
+	// keepPlace is how often a waiter renews its place in the queue while it sleeps.
+	keepPlace = 30 * time.Second
+)
+
 // wait tries until the lock is had or it is time to stop.
 func (a *attempt) wait(ctx context.Context) (*Lease, error) {
-	p := place{}
 	a.brief = a.mutex.cfg.retry == nil
 	for n := 1; ; n++ {
-		listens := a.slot != nil && a.client.hub.listens()
-		sleep, again := a.policy(listens)(n, rand.Float64())
-		if listens {
-			p = place{reservation: a.slot.reservation, channel: a.client.hub.channel, life: 2*max(sleep, 0) + 5*time.Second}
-		}
-		lease, err := a.try(ctx, p)
-		if err == nil {
-			return lease, nil
-		}
-		if errors.Is(err, ErrLocked) {
-			a.reason = err
-			if ctx.Err() != nil {
-				return nil, a.waitError(ctx)
+		left, again := a.policy(n)
+		for {
+			lease, err := a.try(ctx, a.place(min(left, keepPlace)))
+			if err == nil {
+				return lease, nil
 			}
-		} else if err = a.explain(ctx, err); !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !a.client.link.answered.Load() {
-			return nil, err
-		}
-		a.reason = err
-		if !again {
-			return nil, err
-		}
-		if a.slot == nil {
-			// From here on it waits: it must be listening before it tries again.
-			a.slot = a.client.hub.join()
-			if a.client.hub.ready(ctx) && errors.Is(err, ErrLocked) {
-				continue
+			if err = a.consider(ctx, err); err != nil {
+				return nil, err
 			}
-		}
-		if err := a.sleep(ctx, sleep); err != nil {
-			return nil, err
+			if !again {
+				return nil, a.reason
+			}
+			if a.slot == nil {
+				// From here on it waits: it must be listening before it tries
+				// again, and that try is not another attempt.
+				a.slot = a.client.hub.join()
+				if a.client.hub.ready(ctx) && errors.Is(a.reason, ErrLocked) {
+					left, again = a.policy(n)
+					continue
+				}
+			}
+			slept, err := a.sleep(ctx, min(left, keepPlace))
+			if err != nil {
+				return nil, err
+			}
+			if left -= keepPlace; !slept || left <= 0 {
+				break
+			}
 		}
 	}
 }
 
-func (a *attempt) policy(listens bool) RetryPolicy {
-	switch {
-	case a.mutex.cfg.retry != nil:
-		return a.mutex.cfg.retry
-	case listens:
-		return listening
-	default:
-		return polling
+// place is where the waiter is to be told, if it listens.
+func (a *attempt) place(sleep time.Duration) place {
+	if a.slot == nil || !a.client.hub.listens() {
+		return place{}
 	}
+	return place{reservation: a.slot.reservation, channel: a.client.hub.channel, life: 2*sleep + 5*time.Second}
+}
+
+// consider notes why the lock was not had. It returns an error if that, or the end
+// of ctx, ends the wait.
+func (a *attempt) consider(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrLocked) {
+		err = a.explain(ctx, err)
+		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !a.client.link.answered.Load() {
+			return err
+		}
+	}
+	a.reason = err
+	if ctx.Err() != nil || a.client.ctx.Err() != nil {
+		return a.waitError(ctx)
+	}
+	return nil
+}
+
+// policy says how long to sleep after the n-th attempt, and whether to go on.
+func (a *attempt) policy(n int) (time.Duration, bool) {
+	policy := a.mutex.cfg.retry
+	switch {
+	case policy != nil:
+	case a.slot != nil && a.client.hub.listens():
+		policy = listening
+	default:
+		policy = polling
+	}
+	sleep, again := policy(n, rand.Float64())
+	return min(max(sleep, 0), maxSleep), again
 }
 
 // sleep waits for the message that the lock is free, the end of the holder's lease,
-// or the policy's time, whichever comes first.
-func (a *attempt) sleep(ctx context.Context, d time.Duration) error {
+// or d, whichever comes first. It tells whether it was d.
+func (a *attempt) sleep(ctx context.Context, d time.Duration) (slept bool, err error) {
+	slept = true
 	if locked, ok := errors.AsType[*LockedError](a.reason); ok && locked.Holder.Remaining > 0 {
 		// Everybody else wakes then, too.
-		d = min(d, locked.Holder.Remaining+time.Millisecond+rand.N(10*time.Millisecond))
+		if end := locked.Holder.Remaining + time.Millisecond + rand.N(10*time.Millisecond); end < d {
+			d, slept = end, false
+		}
 	}
-	timer := time.NewTimer(max(d, 0))
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
+		return slept, nil
 	case <-a.slot.woken:
-		return nil
+		return false, nil
 	case <-ctx.Done():
-		return a.waitError(ctx)
+		return false, a.waitError(ctx)
 	case <-a.client.ctx.Done():
-		return &WaitError{Name: a.req.name, Cause: ErrClosed, Reason: a.reason, waited: time.Since(a.begun)}
+		return false, a.waitError(ctx)
 	}
 }
 
-// explain makes err a *WaitError if it is ctx that ended the call before there was
-// an answer.
+// explain makes err a *WaitError if it is the end of ctx or of the client that
+// ended the call before there was an answer.
 func (a *attempt) explain(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil || locked(err) {
+	if err == nil || locked(err) || ctx.Err() == nil && a.client.ctx.Err() == nil {
 		return err
 	}
-	if a.reason == nil && !errors.Is(err, ctx.Err()) {
+	if a.reason == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ctx.Err()) {
 		a.reason = requestError(err)
 	}
 	return a.waitError(ctx)
 }
 
+// waitError says what ended the wait: ctx, or else the client.
 func (a *attempt) waitError(ctx context.Context) error {
-	e := &WaitError{Name: a.req.name, Cause: context.Cause(ctx), Reason: a.reason, waited: time.Since(a.begun)}
-	if err := ctx.Err(); err != e.Cause {
-		e.ctxErr = err
+	e := &WaitError{Name: a.req.name, Cause: ErrClosed, Reason: a.reason, waited: time.Since(a.begun)}
+	if err := ctx.Err(); err != nil {
+		if e.Cause = context.Cause(ctx); err != e.Cause {
+			e.ctxErr = err
+		}
 	}
 	return e
 }

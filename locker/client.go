@@ -25,12 +25,15 @@ type Client struct {
 	ctx   context.Context // ends with Close
 	stop  context.CancelFunc
 
-	mu      sync.Mutex
-	calls   int           // of Lock and its like, in progress
-	idle    chan struct{} // closed when calls falls to 0 while closing
-	closing bool
-	closed  chan struct{} // closed when Close is done
-	err     error         // of Close
+	attaching attaching
+
+	mu         sync.Mutex
+	calls      int           // in progress
+	idle       chan struct{} // closed when calls falls to 0, if somebody waits for that
+	closing    bool
+	closed     chan struct{} // closed when Close is done
+	unreleased []string      // locks whose release was never confirmed, once closing
+	err        error         // of Close
 }
 
 // New returns a client on connector, which comes from a driver's Wrap function or
@@ -58,7 +61,7 @@ func New(connector driver.Connector, opts ...ClientOption) (*Client, error) {
 	l := newLink(connector)
 	c := &Client{
 		link: l, store: &store{link: l}, dog: newWatchdog(l), hub: newHub(l), cfg: cfg,
-		idle: make(chan struct{}), closed: make(chan struct{}),
+		closed: make(chan struct{}),
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c, nil
@@ -75,10 +78,11 @@ func defaultOwner() string {
 		}
 		return r
 	}, host)
-	return fmt.Sprintf("%.200s:%d", host, os.Getpid())
+	return fmt.Sprintf("%s:%d", host[:min(len(host), 200)], os.Getpid())
 }
 
-// enter counts a call that may take a lock; leave ends it.
+// enter counts a call that may take a lock, unless the client is closing; leave
+// ends it.
 func (c *Client) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,12 +93,49 @@ func (c *Client) enter() error {
 	return nil
 }
 
+// join counts a call about a lease that exists; Close waits for it.
+func (c *Client) join() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls++
+}
+
 func (c *Client) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls--
-	if c.calls == 0 && c.closing {
+	if c.calls == 0 && c.idle != nil {
 		close(c.idle)
+		c.idle = nil
+	}
+}
+
+// settle waits until no call is in progress, within bounds.
+func (c *Client) settle(within time.Duration) {
+	c.mu.Lock()
+	if c.calls == 0 {
+		c.mu.Unlock()
+		return
+	}
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+	}
+	idle := c.idle
+	c.mu.Unlock()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
+}
+
+// missed notes a lock whose release nobody cares for any more, for Close to report.
+func (c *Client) missed(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		c.unreleased = append(c.unreleased, name)
 	}
 }
 
@@ -132,55 +173,70 @@ func (c *Client) Close() error {
 		return c.err
 	}
 	c.closing = true
-	if c.calls == 0 {
-		close(c.idle)
-	}
 	c.mu.Unlock()
 	defer close(c.closed)
 
 	c.stop()
-	timer := time.NewTimer(closeTime)
-	select {
-	case <-c.idle:
-	case <-timer.C:
-	}
-	timer.Stop()
-	unconfirmed := c.finish(c.dog.close())
+	c.settle(closeTime)
+	c.finish(c.dog.close())
+	c.settle(time.Second) // an Unlock that was faster than the watchdog's end
 	c.hub.close()
 	c.err = c.link.close()
-	if len(unconfirmed) > 0 {
-		slices.Sort(unconfirmed)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if names := c.unreleased; len(names) > 0 {
+		slices.Sort(names)
 		c.err = errors.Join(fmt.Errorf("locker: close: %w whether %d locks were released; they are free when their TTL has passed: %.500q",
-			ErrUnknown, len(unconfirmed), unconfirmed), c.err)
+			ErrUnknown, len(names), names), c.err)
 	}
 	return c.err
 }
 
-// finish makes the last request of every job and returns the names of the locks
-// that are not certainly released.
-func (c *Client) finish(jobs []*job) (unconfirmed []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-	defer cancel()
-	for batch := range slices.Chunk(jobs, batchSize) {
-		var calls []call
-		var names []string
-		var leases []*Lease
-		for _, j := range batch {
-			switch t := j.task.(type) {
-			case *Lease:
-				calls, leases = append(calls, t.closeCall()), append(leases, t)
-				names = append(names, t.Name())
-			case *errand:
-				calls, leases = append(calls, t.call), append(leases, nil)
-				names = append(names, t.name)
+// A farewell is the last request of a job.
+type farewell struct {
+	call call
+	job  *job
+}
+
+// finish ends all leases, and then makes the last request of every job.
+func (c *Client) finish(jobs []*job) {
+	var last []farewell
+	for _, j := range jobs {
+		switch t := j.task.(type) {
+		case *Lease:
+			if call, ok := t.startClose(); ok {
+				last = append(last, farewell{call, j})
 			}
-		}
-		for i, r := range c.link.runBatch(ctx, calls) {
-			if leases[i] != nil && leases[i].closeReply(r) || leases[i] == nil && r.Err == nil {
-				continue
-			}
-			unconfirmed = append(unconfirmed, names[i])
+		case *errand:
+			last = append(last, farewell{t.call, j})
 		}
 	}
-	return unconfirmed
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	// At once, so that a part of the deployment that hangs delays no other.
+	var wg sync.WaitGroup
+	for batch := range slices.Chunk(last, batchSize) {
+		wg.Go(func() { c.say(ctx, batch) })
+	}
+	wg.Wait()
+}
+
+func (c *Client) say(ctx context.Context, batch []farewell) {
+	calls := make([]call, len(batch))
+	for i, f := range batch {
+		calls[i] = f.call
+	}
+	for i, r := range c.link.runBatch(ctx, calls) {
+		switch t := batch[i].job.task.(type) {
+		case *Lease:
+			if !t.endClose(r) {
+				c.missed(t.Name())
+			}
+		case *errand:
+			if r.Err != nil {
+				c.missed(t.name)
+			}
+		}
+	}
 }

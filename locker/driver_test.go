@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,7 +39,17 @@ func newDeployment(t *testing.T) *fakeDeployment {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
-	return &fakeDeployment{Miniredis: m, dial: m.Dial}
+	f := &fakeDeployment{Miniredis: m, dial: m.Dial}
+	// So that a fault meets a script's execution, and not the NOSCRIPT before it.
+	conn, err := f.Connect(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	for _, s := range []*script{acquireScript, renewScript, releaseScript, giveUpScript, attachScript, unattachScript, inspectScript, breakScript} {
+		_, err := conn.Do(t.Context(), driver.Command{Args: []string{"SCRIPT", "LOAD", s.source}})
+		require.NoError(t, err)
+	}
+	f.reset()
+	return f
 }
 
 // client returns a client on the deployment that is closed with the test.
@@ -56,8 +67,7 @@ func (f *fakeDeployment) set(change func()) {
 	change()
 }
 
-// count returns how many commands with that name were executed since the last call
-// of reset.
+// commands returns the names of the commands executed since the last call of reset.
 func (f *fakeDeployment) commands() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -239,17 +249,27 @@ func (p *fakePubSub) Receive(context.Context) (pubsub.Event, error) {
 	return e, nil
 }
 
-// lost is the error of a command whose reply was lost.
+// errLostReply is the error of a command whose reply was lost.
 var errLostReply = errors.New("connection reset")
 
 // once returns a fault for the first command with that name.
 func once(name string, err error) func(context.Context, driver.Command) error {
-	var done bool
+	var done atomic.Bool
 	return func(_ context.Context, cmd driver.Command) error {
-		if done || !strings.EqualFold(cmd.Name(), name) {
-			return nil
+		if strings.EqualFold(cmd.Name(), name) && done.CompareAndSwap(false, true) {
+			return err
 		}
-		done = true
-		return err
+		return nil
+	}
+}
+
+// onceScript refuses the first call of a script, unsent.
+func onceScript(sha string) func(context.Context, driver.Command) error {
+	var done atomic.Bool
+	return func(_ context.Context, cmd driver.Command) error {
+		if cmd.Args[1] == sha && done.CompareAndSwap(false, true) {
+			return driver.NotSent(errors.New("no route"))
+		}
+		return nil
 	}
 }

@@ -1,6 +1,8 @@
 package locker
 
 import (
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -11,39 +13,72 @@ import (
 // until what it would clean up has lapsed by itself.
 type errand struct {
 	job   job
+	dog   *watchdog
 	name  string // of the lock, for reports
 	call  call
 	until time.Time
+	done  func() // called when it is over
+
+	mu    sync.Mutex
 	tries int
 	asked bool
 }
 
-const errandPause = time.Second
+const (
+	// maxErrands bounds what a client remembers to clean up while its server does
+	// not answer. What is beyond lapses with its TTL.
+	maxErrands  = 4096
+	errandPause = 5 * time.Second
+)
 
-// run makes c an errand, unless the watchdog is closed.
-func (w *watchdog) run(name string, c call, until time.Time) {
-	e := &errand{name: name, call: c, until: until}
+// errand makes c an errand. It returns false if it cannot: the watchdog is closed or
+// has too many.
+func (w *watchdog) errand(name string, c call, until time.Time, done func()) bool {
+	w.mu.Lock()
+	full := w.underway >= maxErrands
+	if !full {
+		w.underway++
+	}
+	w.mu.Unlock()
+	e := &errand{dog: w, name: name, call: c, until: until, done: done}
 	e.job.task = e
-	w.add(&e.job, time.Now())
+	return !full && w.add(&e.job, time.Now())
 }
 
-func (e *errand) due(now time.Time) (bool, time.Time) {
-	if e.asked || !now.Before(e.until) {
-		return false, time.Time{}
+func (e *errand) due(now time.Time) (need, time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.asked {
+		return need{}, now.Add(time.Minute) // its reply says how to go on
+	}
+	if !now.Before(e.until) {
+		e.end()
+		return need{}, time.Time{}
 	}
 	e.asked = true
-	return true, e.until.Add(errandPause)
+	return need{DefaultAttemptTimeout, true}, now.Add(time.Minute)
 }
 
-func (e *errand) begin(time.Time) (call, time.Duration, bool) {
-	return e.call, DefaultAttemptTimeout, true
-}
+func (e *errand) begin(time.Time, time.Duration) (call, bool) { return e.call, true }
 
 func (e *errand) reply(_ moment, _ driver.Value, err error) time.Time {
-	if err == nil || !transient(err) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	next := time.Now().Add(min(10*time.Millisecond<<min(e.tries, 10), errandPause))
+	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrClosed) || next.After(e.until) {
+		e.end()
 		return time.Time{}
 	}
 	e.asked = false
 	e.tries++
-	return time.Now().Add(min(10*time.Millisecond<<min(e.tries, 10), errandPause))
+	return next
+}
+
+func (e *errand) end() {
+	e.dog.mu.Lock()
+	e.dog.underway--
+	e.dog.mu.Unlock()
+	if e.done != nil {
+		e.done()
+	}
 }

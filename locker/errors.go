@@ -135,7 +135,7 @@ func (e *LostError) Error() string {
 	s := fmt.Sprintf("locker: lock %q lost: ", e.Name)
 	switch {
 	case e.Reason != nil:
-		s += strings.TrimPrefix(e.Reason.Error(), "locker: ")
+		s += strings.TrimPrefix(strings.TrimPrefix(e.Reason.Error(), ErrLost.Error()+": "), "locker: ")
 	default:
 		s += "its deadline passed"
 	}

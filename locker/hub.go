@@ -137,6 +137,7 @@ func (h *hub) subscribe() (driver.Subscription, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.link.describe(ctx, conn)
 	subscriber, ok := conn.(driver.Subscriber)
 	if !ok {
 		return nil, driver.ErrUnsupported

@@ -163,27 +163,36 @@ func (l *Lease) lose(reason error) {
 // armed moves the deadline after a request that armed ttl was answered. It never
 // moves back. It needs l.mu.
 func (l *Lease) armed(sent moment, ttl time.Duration) {
-	if t := newTerm(sent, ttl); t.deadline.After(l.term.deadline) {
+	if t := newTerm(sent, ttl); t.left(sent.asleep) > l.term.left(sent.asleep) {
 		l.term = t
 	}
-	if lapse := time.Now().Add(ttl); lapse.After(l.lapse) {
-		l.lapse = lapse
-	}
+	l.mayArm(0, ttl)
 	l.lastErr = nil
 }
 
+// mayArm notes that a request may arm ttl on the server within the given time. It
+// needs l.mu.
+func (l *Lease) mayArm(within, ttl time.Duration) {
+	if lapse := time.Now().Add(within + ttl); lapse.After(l.lapse) {
+		l.lapse = lapse
+	}
+}
+
 // due implements task: the time of a renewal, or of the end, has come.
-func (l *Lease) due(now time.Time) (bool, time.Time) {
+func (l *Lease) due(now time.Time) (need, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.check(suspended.recent()) != nil {
-		return false, time.Time{}
+		return need{}, time.Time{}
 	}
-	send := false
+	var renewal need
 	if l.mutex.cfg.renew && !l.renewAt.IsZero() && !now.Before(l.renewAt) {
-		send, l.renewAt = true, time.Time{}
+		l.renewAt = time.Time{}
+		// Half of what is left, so that a reply that is lost can be made up for.
+		patience := min(l.mutex.attempt, l.deadline().Sub(now)/2)
+		renewal = need{max(patience, 20*time.Millisecond), l.lastErr != nil}
 	}
-	return send, l.next()
+	return renewal, l.next()
 }
 
 // next is when the watchdog has to look at the lease again. It needs l.mu.
@@ -196,15 +205,15 @@ func (l *Lease) next() time.Time {
 }
 
 // begin implements task.
-func (l *Lease) begin(now time.Time) (call, time.Duration, bool) {
+func (l *Lease) begin(_ time.Time, patience time.Duration) (call, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.check(suspended.recent()) != nil {
-		return call{}, 0, false
+		return call{}, false
 	}
 	l.renewal = make(chan struct{})
-	patience := max(l.deadline().Sub(now)/2, 20*time.Millisecond)
-	return renewCall(&l.mutex.keys, l.id, l.ttl, l.token != 0), patience, true
+	l.mayArm(patience, l.ttl)
+	return renewCall(&l.mutex.keys, l.id, l.ttl, l.token != 0), true
 }
 
 // reply implements task. An error is no loss: the renewal is tried again until the
@@ -255,17 +264,20 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return invalid(fmt.Sprintf("Extend by %v; use a TTL from %v to %v", ttl, MinTTL, MaxTTL))
 	}
 	ttl = ttl.Truncate(time.Millisecond)
+	l.client.join()
+	defer l.client.leave()
+	var failures []error // the last one, and ErrUnknown from when it applies
 	unsure := false
 	for {
 		if err := l.Err(); err != nil {
 			return err
 		}
-		if err := ctx.Err(); err != nil {
-			if unsure {
-				return fmt.Errorf("locker: extend %q: %w: %w", l.Name(), ErrUnknown, context.Cause(ctx))
-			}
-			return fmt.Errorf("locker: extend %q: %w", l.Name(), context.Cause(ctx))
+		if ctx.Err() != nil {
+			return fmt.Errorf("locker: extend %q: %w", l.Name(), errors.Join(append([]error{context.Cause(ctx)}, failures...)...))
 		}
+		l.mu.Lock()
+		l.mayArm(l.mutex.attempt, ttl)
+		l.mu.Unlock()
 		sent := now()
 		err := l.request(ctx, renewCall(&l.mutex.keys, l.id, ttl, l.token != 0))
 		switch {
@@ -278,9 +290,12 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 			l.client.dog.remove(&l.job)
 			return err
 		case !transient(err):
-			return fmt.Errorf("locker: extend %q: %w", l.Name(), err)
+			return fmt.Errorf("locker: extend %q: %w", l.Name(), requestError(err))
 		}
 		unsure = unsure || driver.OutcomeOf(err) == driver.OutcomeUnknown
+		if failures = []error{requestError(err)}; unsure {
+			failures = append(failures, ErrUnknown)
+		}
 		if err := l.client.sleep(ctx, retryPause(l.mutex.cfg.ttl)); errors.Is(err, ErrClosed) {
 			return err
 		}
@@ -289,14 +304,12 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 
 func (l *Lease) extended(sent moment, ttl time.Duration) error {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err := l.check(suspended.recent()); err != nil {
-		l.mu.Unlock()
 		return err
 	}
+	// The watchdog looks at the time it had planned, and finds the new deadline.
 	l.armed(sent, ttl)
-	next := l.next()
-	l.mu.Unlock()
-	l.client.dog.move(&l.job, next)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -20,8 +21,9 @@ type link struct {
 
 	// answered tells that the server has replied at least once. Until then a
 	// failure is more likely a wrong address than an outage.
-	answered atomic.Bool
-	counts   atomic.Bool // PUBLISH counts all receivers
+	answered  atomic.Bool
+	described atomic.Bool // the deployment has told what it is
+	counts    atomic.Bool // PUBLISH counts all receivers
 }
 
 func newLink(c driver.Connector) *link {
@@ -46,12 +48,7 @@ func (l *link) get(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, driver.NotSent(fmt.Errorf("connect: %w", err))
 	}
-	if d, ok := conn.(driver.Describer); ok {
-		// Without an answer nothing is known, which is safe; if there is none
-		// because the server is down, the command that follows says so.
-		topology, err := d.Describe(ctx)
-		l.counts.Store(err == nil && topology.Mode != driver.ModeCluster)
-	}
+	l.describe(ctx, conn)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -60,6 +57,24 @@ func (l *link) get(ctx context.Context) (driver.Conn, error) {
 	}
 	l.conn.Store(&conn)
 	return conn, nil
+}
+
+// describeTime bounds what finding out about the deployment may take from a call.
+const describeTime = 500 * time.Millisecond
+
+// describe finds out once how PUBLISH counts. Until there is an answer the least is
+// assumed.
+func (l *link) describe(ctx context.Context, conn driver.Conn) {
+	d, ok := conn.(driver.Describer)
+	if !ok || l.described.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
+	if topology, err := d.Describe(ctx); err == nil {
+		l.counts.Store(topology.Mode != driver.ModeCluster)
+		l.described.Store(true)
+	}
 }
 
 // trusted is "1" where a script can tell by the count of PUBLISH that a waiter no

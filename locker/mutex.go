@@ -85,8 +85,12 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 // one wins. The new lease has a new id, and if the lock is fenced a new token.
 //
 // It returns [ErrAbsent] if the detached lease has run out and nobody holds the lock,
-// [ErrTaken] if somebody else does: another taker, or a new holder. Where the outcome
-// stays unknown until ctx ends, the id remains good for another Attach.
+// [ErrTaken] if somebody else does: another taker, or a new holder. Its other errors
+// are those of TryLock.
+//
+// Where the outcome stays unknown, the id remains good for another Attach within
+// this Mutex's TTL: by this client at once, by others as soon as this one has
+// reached the server again, until when they get ErrTaken.
 func (m *Mutex) Attach(ctx context.Context, id string) (*Lease, error) {
 	if m.problem == nil && !isID(id) {
 		return nil, invalid("this is not an id from Detach")

@@ -26,8 +26,8 @@ const (
 )
 
 // An Option is a setting of a lock. Given to [Client.Mutex] or [Client.Do] it
-// applies to that lock, given to [New] or [Open] to all locks of the client that
-// do not set it themselves.
+// applies to that lock, given to [New] or [Open] to all locks of the client. A value
+// given to both is that of the lock.
 type Option interface {
 	ClientOption
 	applyLock(*lockConfig)
@@ -119,6 +119,9 @@ func AttemptTimeout(d time.Duration) Option {
 // told when the lock is free looks by itself about once a second; one whose driver
 // or server cannot tell it backs off exponentially from 8 to 256 ms with full
 // jitter.
+//
+// A waiter that listens looks every 30 seconds in any case, to keep its place in the
+// queue; that is not an attempt of the policy.
 func Retry(policy RetryPolicy) Option {
 	return lockOption(func(c *lockConfig) {
 		if policy == nil {
@@ -137,8 +140,8 @@ func NoRenewal() Option {
 
 // MaxHold bounds how long a lease is kept from the time it was taken. Then its
 // context ends with [ErrMaxHold] and it is renewed no more, so that the lock is
-// free one TTL later at the latest. d must be positive. By default there is no
-// bound.
+// free when the TTL (or what [Lease.Extend] has asked for) has passed. d must be
+// positive. By default there is no bound.
 func MaxHold(d time.Duration) Option {
 	return lockOption(func(c *lockConfig) {
 		if d <= 0 {
@@ -183,6 +186,11 @@ func Owner(label string) ClientOption {
 func (c *clientConfig) check() error {
 	if len(c.owner) > maxOwner || strings.ContainsFunc(c.owner, func(r rune) bool { return r < ' ' || r == '|' || r == 0x7f }) {
 		return invalid(`the owner label must have at most 256 bytes and no control characters or "|"`)
+	}
+	if c.prefix != "" {
+		if err := checkName(c.prefix); err != nil {
+			return err
+		}
 	}
 	return c.lock.problem
 }

@@ -57,7 +57,7 @@ func Open(driverName, dsn string, opts ...ClientOption) (*Client, error) {
 		if names := Drivers(); len(names) > 0 {
 			known = "registered: " + strings.Join(names, ", ")
 		}
-		return nil, fmt.Errorf("locker: unknown driver %q (forgotten import? %s)", driverName, known)
+		return nil, fmt.Errorf("%w: unknown driver %q (forgotten import? %s)", ErrInvalid, driverName, known)
 	}
 	cfg, err := driver.ParseDSN(dsn)
 	if err != nil {

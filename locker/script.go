@@ -35,7 +35,7 @@ var (
 )
 
 var (
-	acquireScript  = newScript(luaPrelude + luaAcquire)
+	acquireScript  = newScript(luaPrelude + luaWake + luaAcquire)
 	renewScript    = newScript(luaPrelude + luaRenew)
 	releaseScript  = newScript(luaPrelude + luaWake + luaRelease)
 	giveUpScript   = newScript(luaPrelude + luaWake + luaGiveUp)

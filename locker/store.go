@@ -90,7 +90,8 @@ func (s *store) acquire(ctx context.Context, r *request, p place) (Token, error)
 		left, ok1 := rest[0].(int64)
 		value, ok2 := rest[1].(string)
 		if ok1 && ok2 {
-			return 0, &LockedError{Name: r.name, Holder: parseRecord(value, time.Duration(left)*time.Millisecond)}
+			// The server rounds: 0 is less than a millisecond.
+			return 0, &LockedError{Name: r.name, Holder: parseRecord(value, time.Duration(max(left, 1))*time.Millisecond)}
 		}
 	case status == -1:
 		return 0, errVoid
@@ -103,11 +104,12 @@ func (s *store) acquire(ctx context.Context, r *request, p place) (Token, error)
 	return 0, oddReply("acquire", v)
 }
 
-// attach takes up the lease with the id old under r.id.
-func (s *store) attach(ctx context.Context, r *request, old string) (Token, error) {
+// attach takes up the lease with the id old under r.id. unsure is the id under
+// which it may have been taken up before by a request of unknown outcome, or "".
+func (s *store) attach(ctx context.Context, r *request, old, unsure string) (Token, error) {
 	v, err := s.link.run(ctx, call{attachScript,
 		[]string{r.keys.record, r.keys.fence, r.keys.void},
-		[]string{old, r.id, r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl))}})
+		[]string{old, r.id, r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure}})
 	if err != nil {
 		return 0, err
 	}
@@ -120,6 +122,9 @@ func (s *store) attach(ctx context.Context, r *request, old string) (Token, erro
 		return 0, ErrAbsent
 	case status == -1:
 		return 0, ErrTaken
+	case status == -2 && len(rest) == 1:
+		kind, _ := rest[0].(string)
+		return 0, &ForeignError{Name: r.name, Type: kind}
 	}
 	return 0, oddReply("attach", v)
 }

@@ -21,14 +21,19 @@ const releaseTime = 3 * time.Second
 //   - [ErrTaken]: it had run out before and is somebody else's now. Theirs is
 //     not touched.
 //   - [ErrUnknown]: the server did not confirm it until ctx ended, for 5 seconds
-//     at most. The release goes on in the background; the lock is free when it
-//     gets through, or when the TTL has passed.
+//     at most. The release goes on in the background, until Close; the lock is
+//     free when it gets through, or when the TTL has passed.
+//   - a [*driver.ServerError]: the server refused (NOPERM, for instance). It is
+//     tried again in the background all the same.
+//   - [ErrReleased]: the lease was detached.
 //
 // Unlock may be called again; it gives the same answer, or after ErrUnknown asks
 // once more. Give it a context that outlives the work, such as
 // context.WithoutCancel(ctx); with one that has ended, the release is done in the
 // background.
 func (l *Lease) Unlock(ctx context.Context) error {
+	l.client.join()
+	defer l.client.leave()
 	done, err := l.startRelease(ctx)
 	if done == nil {
 		return err
@@ -38,12 +43,19 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	outcome, known := l.release(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.endRelease(outcome, known)
+	return outcome
+}
+
+// endRelease needs l.mu.
+func (l *Lease) endRelease(outcome error, known bool) {
 	if known {
 		l.state, l.outcome = leaseReleased, outcome
+	} else if time.Now().Before(l.lapse) {
+		l.unsure = true // the errand may get it done
 	}
+	close(l.releasing)
 	l.releasing = nil
-	close(done)
-	return outcome
 }
 
 // outlive bounds ctx by releaseTime and does not let it end by the end of the lease
@@ -86,7 +98,7 @@ func (l *Lease) startRelease(ctx context.Context) (done chan struct{}, err error
 				l.state, l.outcome = leaseReleased, lost.Reason
 				return nil, l.outcome
 			}
-			if l.state == leaseHeld {
+			if l.check(suspended.now()) == nil {
 				l.end(leaseLost, ErrReleased)
 			}
 			l.releasing = make(chan struct{})
@@ -122,58 +134,72 @@ func (l *Lease) join(ctx context.Context, renewal <-chan struct{}) {
 
 // release makes the request until its outcome is known or time is up.
 func (l *Lease) release(ctx context.Context) (outcome error, known bool) {
+	l.mu.Lock()
+	unsure, lapse := l.unsure, l.lapse
+	l.mu.Unlock()
 	c := l.client.store.releaseCall(&l.mutex.keys, l.id, l.mutex.cfg.ttl, l.late)
 	var last error
 	for ctx.Err() == nil {
+		sent := time.Now()
 		err := l.request(ctx, c)
-		switch {
-		case err == nil:
-			return nil, true
-		case errors.Is(err, ErrAbsent) && l.unsure:
-			return nil, true
-		case errors.Is(err, ErrNotHeld):
-			return err, true
+		if outcome, known := releaseOutcome(err, unsure); known {
+			return outcome, true
 		}
-		if driver.OutcomeOf(err) == driver.OutcomeUnknown {
-			l.unsure = true
+		// A request that found nothing because the lease had lapsed released nothing.
+		if driver.OutcomeOf(err) == driver.OutcomeUnknown && sent.Before(lapse) {
+			unsure = true
 		}
 		last = requestError(err)
-		if !transient(err) {
-			break
-		}
-		if l.client.sleep(ctx, retryPause(l.mutex.cfg.ttl)) != nil {
+		if !transient(err) || l.client.sleep(ctx, retryPause(l.mutex.cfg.ttl)) != nil {
 			break
 		}
 	}
-	l.unsure = true // the errand below may get it done
-	l.client.dog.run(l.Name(), c, l.lapse)
+	if !l.client.dog.errand(l.Name(), c, lapse, nil) {
+		l.client.missed(l.Name())
+	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(last, cause) {
 		last = errors.Join(cause, last)
+	}
+	if !unsure && driver.OutcomeOf(last) == driver.OutcomeReplied {
+		return fmt.Errorf("locker: unlock %q: %w", l.Name(), last), false
 	}
 	return fmt.Errorf("locker: unlock %q: %w: %w", l.Name(), ErrUnknown, last), false
 }
 
-// closeCall ends the lease because its client closes, and gives the request that
-// releases it.
-func (l *Lease) closeCall() call {
+// releaseOutcome tells what the answer to a release means. A lock that is absent
+// after a release of unknown outcome was released by that.
+func releaseOutcome(err error, unsure bool) (outcome error, known bool) {
+	switch {
+	case err == nil, errors.Is(err, ErrAbsent) && unsure:
+		return nil, true
+	case errors.Is(err, ErrNotHeld):
+		return err, true
+	}
+	return nil, false
+}
+
+// startClose ends the lease because its client closes. ok tells whether it is to
+// be released by the call; an Unlock in progress does that itself.
+func (l *Lease) startClose() (c call, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lose(ErrClosed)
-	return l.client.store.releaseCall(&l.mutex.keys, l.id, l.mutex.cfg.ttl, l.late)
+	if l.state != leaseLost || l.releasing != nil {
+		return call{}, false
+	}
+	l.releasing = make(chan struct{})
+	return l.client.store.releaseCall(&l.mutex.keys, l.id, l.mutex.cfg.ttl, l.late), true
 }
 
-// closeReply notes the outcome of that and tells whether it is known.
-func (l *Lease) closeReply(r driver.Result) bool {
+// endClose notes the outcome of that and tells whether it is known.
+func (l *Lease) endClose(r driver.Result) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := r.Err
 	if err == nil {
 		err = heldReply(r.Value)
 	}
-	if err != nil && !errors.Is(err, ErrNotHeld) {
-		l.unsure = true
-		return false
-	}
-	l.state, l.outcome = leaseReleased, err
-	return true
+	outcome, known := releaseOutcome(err, l.unsure)
+	l.endRelease(outcome, known)
+	return known
 }

@@ -3,19 +3,15 @@ package locker
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
 )
 
-const (
-	// batchSize is how many renewals share a pipeline.
-	batchSize = 64
-	// maxSenders bounds the pipelines in flight. A server that hangs holds up
-	// that many; deadlines are watched without them.
-	maxSenders = 16
-)
+// batchSize is how many requests share a pipeline at most.
+const batchSize = 64
 
 // A watchdog renews the leases of one client, ends those whose deadline passes, and
 // runs errands: releases that must get through after their caller has gone. One
@@ -33,8 +29,9 @@ type watchdog struct {
 	alarm   time.Time     // when the watching goroutine will look next; zero while it looks
 	running bool
 	closed  bool
-	pending [][]*job // batches that wait for a sender
-	senders int
+	lanes   [2]lane
+
+	underway int // errands
 }
 
 // A job is a request that is made again and again at its own times.
@@ -43,16 +40,18 @@ type job struct {
 	at    time.Time
 	index int // in the heap, -1 outside
 	over  bool
+	need  need // while it waits for a sender
 }
 
 // A task is what a job is about. None of its methods may block.
 type task interface {
-	// due is called when the job's time has come. It says whether a request
-	// is to be made and when to look again; a zero time ends the job.
-	due(now time.Time) (send bool, next time.Time)
-	// begin is called when the request is about to be sent. It gives the call
-	// and how long to wait for the reply; ok is false if it is not wanted any more.
-	begin(now time.Time) (c call, patience time.Duration, ok bool)
+	// due is called when the job's time has come. It says what request is to
+	// be made, if any, and when to look again; a zero time ends the job.
+	due(now time.Time) (need, time.Time)
+	// begin is called when the request is about to be sent. It gives the call,
+	// for which it is given patience to be answered; ok is false if it is not
+	// wanted any more.
+	begin(now time.Time, patience time.Duration) (c call, ok bool)
 	// reply gives the outcome of the request sent at sent, and says when to look
 	// again; a zero time ends the job.
 	reply(sent moment, v driver.Value, err error) (next time.Time)
@@ -164,72 +163,13 @@ func (w *watchdog) takeDue(due []*job) []*job {
 
 func (w *watchdog) fire(due []*job) {
 	now := time.Now()
-	var batch []*job
 	for _, j := range due {
-		send, next := j.due(now)
+		need, next := j.due(now)
 		w.move(j, next)
-		if !send {
-			continue
+		if need.patience > 0 {
+			j.need = need
+			w.queue(j)
 		}
-		if batch = append(batch, j); len(batch) == batchSize {
-			w.dispatch(batch)
-			batch = nil
-		}
-	}
-	if len(batch) > 0 {
-		w.dispatch(batch)
-	}
-}
-
-func (w *watchdog) dispatch(batch []*job) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return
-	}
-	w.pending = append(w.pending, batch)
-	if w.senders < maxSenders {
-		w.senders++
-		w.wg.Go(w.send)
-	}
-}
-
-// send makes requests until none is pending.
-func (w *watchdog) send() {
-	for {
-		w.mu.Lock()
-		if len(w.pending) == 0 || w.closed {
-			w.senders--
-			w.mu.Unlock()
-			return
-		}
-		batch := w.pending[0]
-		w.pending = w.pending[1:]
-		w.mu.Unlock()
-		w.request(batch)
-	}
-}
-
-func (w *watchdog) request(batch []*job) {
-	sending := now()
-	calls := make([]call, 0, len(batch))
-	sent := batch[:0]
-	patience := DefaultAttemptTimeout
-	for _, j := range batch {
-		c, p, ok := j.begin(sending.at)
-		if !ok {
-			continue
-		}
-		calls, sent, patience = append(calls, c), append(sent, j), min(patience, p)
-	}
-	if len(calls) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
-	for i, r := range w.link.runBatch(ctx, calls) {
-		next := sent[i].reply(sending, r.Value, r.Err)
-		w.move(sent[i], next)
 	}
 }
 
@@ -240,7 +180,14 @@ func (w *watchdog) close() []*job {
 	w.mu.Unlock()
 	w.stop()
 	w.wg.Wait()
-	return w.jobs
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	jobs := slices.Clone(w.jobs)
+	w.jobs = nil
+	for _, j := range jobs {
+		j.over, j.index = true, -1
+	}
+	return jobs
 }
 
 // A jobHeap has the job with the earliest time first.

@@ -11,13 +11,15 @@ local reservation = ARGV[6]
 
 local function leave_queue()
   if reservation ~= '' then
-    redis.call('ZREM', KEYS[3], reservation)
-    redis.call('HDEL', KEYS[4], reservation)
+    forget(KEYS[3], KEYS[4], reservation)
   end
 end
 
-local value = redis.pcall('GET', KEYS[1])
-if type(value) == 'table' then
+local value = read(KEYS[1])
+if failed(value) then
+  return value
+end
+if value == 0 then
   return {-2, redis.call('TYPE', KEYS[1]).ok}
 end
 
@@ -55,18 +57,32 @@ if left == -1 then
   redis.call('PEXPIRE', KEYS[1], left)
 end
 
-if reservation ~= '' then
+-- A server that is out of memory refuses the place, and the waiter polls.
+local function enter_queue()
   local life = tonumber(ARGV[8])
-  local queued = redis.call('ZSCORE', KEYS[3], reservation)
-  if not queued then
+  local now = now_us() / 1000
+  if not redis.call('ZSCORE', KEYS[3], reservation) then
     local last = redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')
-    queued = redis.pcall('ZADD', KEYS[3], (tonumber(last[2]) or 0) + 1, reservation)
+    if failed(redis.pcall('ZADD', KEYS[3], (tonumber(last[2]) or 0) + 1, reservation)) then
+      return
+    end
   end
-  -- A server that is out of memory refuses the place, and the waiter polls.
-  if type(queued) ~= 'table' then
-    arm(KEYS[3], life)
-    redis.call('HSET', KEYS[4], reservation, 'gl1|1|' .. digits(now_us() / 1000 + life) .. '|' .. ARGV[7])
-    arm(KEYS[4], life)
+  arm(KEYS[3], life)
+  if failed(redis.pcall('HSET', KEYS[4], reservation, 'gl1|1|' .. digits(now + life) .. '|' .. ARGV[7])) then
+    return
   end
+  arm(KEYS[4], life)
+  -- Every waiter clears away the dead around it, so that none stay for good while
+  -- the lock is held.
+  local rank = redis.call('ZRANK', KEYS[3], reservation)
+  for _, other in ipairs(redis.call('ZRANGE', KEYS[3], math.max(rank - 2, 0), rank + 2)) do
+    if not entry_of(KEYS[4], other, now) then
+      forget(KEYS[3], KEYS[4], other)
+    end
+  end
+end
+
+if reservation ~= '' then
+  enter_queue()
 end
 return {0, left, value}

@@ -3,15 +3,19 @@
 --
 -- KEYS record, fence, void
 -- ARGV 1 old id, 2 new id, 3 "<owner>|<metadata>", 4 ttl ms, 5 fenced 0|1,
---      6 retention ms of the fence
+--      6 retention ms of the fence, 7 an id of this client that an earlier taking up
+--      with unknown outcome may have left, or ""
 -- reply {1, token} taken up · {0} there is no lock · {-1} it is somebody else's, or
---      this taking up was given up
-local value = redis.pcall('GET', KEYS[1])
+--      this taking up was given up · {-2, type} not a string
+local value = read(KEYS[1])
+if failed(value) then
+  return value
+end
 if not value then
   return {0}
 end
-if type(value) == 'table' then
-  return {-1}
+if value == 0 then
+  return {-2, redis.call('TYPE', KEYS[1]).ok}
 end
 local ttl = tonumber(ARGV[4])
 if held_by(value, ARGV[2]) then
@@ -19,14 +23,16 @@ if held_by(value, ARGV[2]) then
   arm(KEYS[1], ttl)
   return {1, token}
 end
-if not held_by(value, ARGV[1]) or redis.call('ZSCORE', KEYS[3], ARGV[2]) then
+local detached = held_by(value, ARGV[1]) or (ARGV[7] ~= '' and held_by(value, ARGV[7]))
+if not detached or redis.call('ZSCORE', KEYS[3], ARGV[2]) then
   return {-1}
 end
 local _, token, lease = parse(value)
 if token ~= '0' or ARGV[5] == '1' then
   token = next_token(KEYS[2], ARGV[6])
 end
+-- Nobody believes in a detached lease, so that its TTL may be shortened to that of
+-- the new holder. The record remembers the longer one, for unattach.
 local longest = digits(math.max(ttl, tonumber(lease)))
-local left = math.max(redis.call('PTTL', KEYS[1]), ttl)
-redis.call('SET', KEYS[1], 'gl1|m|' .. ARGV[2] .. '|' .. token .. '|' .. longest .. '|' .. ARGV[3], 'PX', left)
+redis.call('SET', KEYS[1], 'gl1|m|' .. ARGV[2] .. '|' .. token .. '|' .. longest .. '|' .. ARGV[3], 'PX', ttl)
 return {1, token}

@@ -3,11 +3,14 @@
 -- KEYS record, queue, entries
 -- ARGV 1 whether the count of PUBLISH can be trusted 0|1
 -- reply {1, record, pttl} released · {0} there was no lock · {-2, type} something foreign
-local value = redis.pcall('GET', KEYS[1])
+local value = read(KEYS[1])
+if failed(value) then
+  return value
+end
 if not value then
   return {0}
 end
-if type(value) == 'table' or not parse(value) then
+if not parse(value) then
   return {-2, redis.call('TYPE', KEYS[1]).ok}
 end
 local left = redis.call('PTTL', KEYS[1])

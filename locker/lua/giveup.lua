@@ -6,15 +6,17 @@
 -- ARGV 1 id, 2 whether the count of PUBLISH can be trusted 0|1, 3 reservation or
 --      "", 4 for how many ms to remember the id
 -- reply 1
+local value = read(KEYS[1])
+if failed(value) then
+  return value
+end
 if ARGV[4] ~= '0' then
   remember(KEYS[4], ARGV[1], tonumber(ARGV[4]))
 end
 if ARGV[3] ~= '' then
-  redis.call('ZREM', KEYS[2], ARGV[3])
-  redis.call('HDEL', KEYS[3], ARGV[3])
+  forget(KEYS[2], KEYS[3], ARGV[3])
 end
-local value = redis.pcall('GET', KEYS[1])
-if type(value) == 'string' and held_by(value, ARGV[1]) then
+if value and held_by(value, ARGV[1]) then
   redis.call('DEL', KEYS[1])
   value = false
 end

@@ -2,7 +2,25 @@
 --
 -- A mutex record is the string "gl1|m|<id>|<token>|<ttl>|<owner>|<metadata>".
 local function parse(value)
-  return string.match(value, '^gl1|m|(%x+)|(%d+)|(%d+)|')
+  local id, token, ttl = string.match(value, '^gl1|m|(%x+)|(%d+)|(%d+)|[^|]*|')
+  if id and #id == 32 then
+    return id, token, ttl
+  end
+end
+
+-- Returns the string at key, or false, or 0 for a value of another type (which is
+-- nobody's record), or an error. An error tells that nothing is known; it must be
+-- returned to the caller.
+local function read(key)
+  local value = redis.pcall('GET', key)
+  if type(value) == 'table' and string.find(value.err, 'WRONGTYPE', 1, true) then
+    return 0
+  end
+  return value
+end
+
+local function failed(value)
+  return type(value) == 'table'
 end
 
 local function held_by(value, id)
@@ -41,7 +59,7 @@ end
 -- where memory is short, the late request leaves a lease that lapses by itself.
 local function remember(key, id, life)
   local now = now_us() / 1000
-  if type(redis.pcall('ZADD', key, now + life, id)) == 'number' then
+  if not failed(redis.pcall('ZADD', key, now + life, id)) then
     arm(key, life)
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
   end

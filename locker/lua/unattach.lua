@@ -4,11 +4,14 @@
 -- KEYS record, void
 -- ARGV 1 old id, 2 new id, 3 for how many ms to remember the new id
 -- reply 1
+local value = read(KEYS[1])
+if failed(value) then
+  return value
+end
 remember(KEYS[2], ARGV[2], tonumber(ARGV[3]))
-local value = redis.pcall('GET', KEYS[1])
-if type(value) == 'string' and held_by(value, ARGV[2]) then
-  local left = redis.call('PTTL', KEYS[1])
+if value and held_by(value, ARGV[2]) then
+  local _, _, lease = parse(value)
   local tail = string.sub(value, 7 + #ARGV[2])
-  redis.call('SET', KEYS[1], 'gl1|m|' .. ARGV[1] .. tail, 'PX', math.max(left, 1))
+  redis.call('SET', KEYS[1], 'gl1|m|' .. ARGV[1] .. tail, 'PX', lease)
 end
 return 1

@@ -1,0 +1,68 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// ForceRelease ends the lease on the lock with the given name, whoever holds it, and
+// returns who that was. It is meant for an administrator who knows that the holder
+// is dead: a holder that is alive goes on believing in its lease until its next
+// renewal fails, within TTL/3 (without renewal: until its deadline), and only fencing
+// tokens keep it from doing harm in that time.
+//
+// It returns [ErrAbsent] if nobody holds the lock, [ErrUnknown] if the server's answer
+// was not learned (asking again does no harm), and a [*ForeignError] without
+// touching anything if the key does not hold a lock of this library.
+func (c *Client) ForceRelease(ctx context.Context, name string) (Holder, error) {
+	m := c.Mutex(name)
+	v, err := m.admin(ctx, call{breakScript, []string{m.keys.record, m.keys.queue, m.keys.entries}, []string{c.link.trusted()}}, true)
+	if err != nil {
+		return Holder{}, err
+	}
+	status, rest, ok := splitReply(v)
+	switch {
+	case !ok:
+	case status == 0:
+		return Holder{}, fmt.Errorf("locker: force release of %q: %w", name, ErrAbsent)
+	case status == -2 && len(rest) == 1:
+		kind, _ := rest[0].(string)
+		return Holder{}, &ForeignError{Name: name, Type: kind}
+	case status == 1 && len(rest) == 2:
+		value, _ := rest[0].(string)
+		left, _ := rest[1].(int64)
+		return parseRecord(value, time.Duration(left)*time.Millisecond), nil
+	}
+	return Holder{}, oddReply("force release", v)
+}
+
+// admin makes one request that is not about a lease of this client. changes tells
+// whether it changes anything, so that an unknown outcome matters.
+func (m *Mutex) admin(ctx context.Context, c call, changes bool) (v driver.Value, err error) {
+	if m.problem != nil {
+		return nil, m.problem
+	}
+	if err := m.client.enter(); err != nil {
+		return nil, err
+	}
+	defer m.client.leave()
+	bounded, cancel := context.WithTimeout(ctx, m.cfg.attemptTimeout)
+	defer cancel()
+	v, err = m.client.link.run(bounded, c)
+	switch {
+	case err == nil:
+		return v, nil
+	case ctx.Err() != nil:
+		err = fmt.Errorf("locker: %q: %w", m.name, errors.Join(context.Cause(ctx), err))
+	default:
+		err = requestError(err)
+	}
+	if changes && driver.OutcomeOf(err) == driver.OutcomeUnknown {
+		err = fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return nil, err
+}

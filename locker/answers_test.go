@@ -1,0 +1,153 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// The errand's last reply and its end come at the same time.
+func TestErrandEndsBesideItsReply(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		l, err := f.client(t).Mutex("k", TTL(4*time.Second), NoRenewal()).Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error { <-ctx.Done(); return ctx.Err() }
+		})
+		time.Sleep(400 * time.Millisecond)
+		require.ErrorIs(t, l.Unlock(t.Context()), ErrUnknown)
+		time.Sleep(10 * time.Second)
+	})
+}
+
+func TestCloseDoesNotWaitForHangingLock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		l, err := c.Mutex("x").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock(t.Context()))
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error { <-ctx.Done(); return ctx.Err() }
+		})
+		done := make(chan error)
+		begun := time.Now()
+		go func() { _, err := c.Mutex("k").Lock(context.Background()); done <- err }()
+		try := make(chan error, 1)
+		go func() {
+			_, err := c.Mutex("k", AttemptTimeout(9*time.Second)).TryLock(context.Background())
+			try <- err
+		}()
+		synctest.Wait()
+		go c.Close()
+		err = <-done
+		assert.Less(t, time.Since(begun), time.Second, "Lock returned with: %v", err)
+		assert.ErrorIs(t, err, ErrClosed)
+		err = <-try
+		assert.ErrorIs(t, err, ErrClosed, "TryLock after %v", time.Since(begun))
+		time.Sleep(20 * time.Second)
+	})
+}
+
+func TestAttachEndsTheDetachTTL(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		l, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		id, err := l.Detach(t.Context(), 24*time.Hour)
+		require.NoError(t, err)
+		_, err = c.Mutex("k", TTL(time.Second), NoRenewal()).Attach(t.Context(), id)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, f.TTL("k"), time.Second, "a crashed holder delays the others by its own TTL at most")
+	})
+}
+
+func TestAttachToForeign(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		f.HSet("h", "a", "b")
+		_, err := f.client(t).Mutex("h").Attach(t.Context(), newID())
+		assert.ErrorIs(t, err, ErrForeign, "%v", err)
+	})
+}
+
+func TestExtendSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		l, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { return driver.NotSent(errors.New("connection refused")) }
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		err = l.Extend(ctx, time.Minute)
+		assert.ErrorIs(t, err, ErrUnavailable, "%v", err)
+		assert.ErrorContains(t, err, "connection refused")
+	})
+}
+
+func TestUnlockOfALostLease(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		l, err := f.client(t).Mutex("k", TTL(time.Second), NoRenewal()).Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(5 * time.Second) // ran out long ago
+		f.set(func() { f.after = once("EVALSHA", errLostReply) })
+		err = l.Unlock(t.Context())
+		assert.ErrorIs(t, err, ErrNotHeld, "nil means: the lock was ours until now")
+	})
+}
+
+func TestDescribeHiccup(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		d := &describeOnce{fakeDeployment: f}
+		c, err := New(d)
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "0", c.link.trusted())
+		_, err = c.Mutex("k", WaitTimeout(time.Second)).Lock(t.Context())
+		require.ErrorIs(t, err, ErrWaitTimeout)
+		assert.Equal(t, "1", c.link.trusted(), "the first waiter asks again")
+	})
+}
+
+type describeOnce struct {
+	*fakeDeployment
+	n int
+}
+type describeConn struct {
+	*fakeConn
+	d *describeOnce
+}
+
+func (d *describeOnce) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := d.fakeDeployment.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &describeConn{c.(*fakeConn), d}, nil
+}
+func (c *describeConn) Describe(ctx context.Context) (driver.Topology, error) {
+	c.d.n++
+	if c.d.n == 1 {
+		return driver.Topology{}, errors.New("timeout")
+	}
+	return c.fakeConn.Describe(ctx)
+}
+
+func TestLessThanAMillisecondLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		require.NoError(t, f.Set("k", record(newID(), time.Second, "dead|")))
+		f.SetTTL("k", 500*time.Microsecond)
+		begun := time.Now()
+		_, err := f.client(t).Mutex("k", Retry(Constant(time.Hour))).Lock(t.Context())
+		require.NoError(t, err)
+		assert.Less(t, time.Since(begun), 100*time.Millisecond)
+	})
+}

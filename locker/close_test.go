@@ -1,0 +1,84 @@
+package locker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// Also those beyond the first batch, with a server that hangs.
+func TestCloseEndsContextsInTime(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		var leases []*Lease
+		for i := range 130 {
+			l, err := c.Mutex(fmt.Sprint("k", i), TTL(time.Second)).Lock(t.Context())
+			require.NoError(t, err)
+			l.Context()
+			leases = append(leases, l)
+		}
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error { <-ctx.Done(); return ctx.Err() }
+		})
+		go c.Close()
+		time.Sleep(1200 * time.Millisecond) // longer than TTL
+		for _, l := range leases {
+			assert.Error(t, l.Context().Err(), "%s", l.Name())
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestCloseRacesUnlock(t *testing.T) {
+	for range 20 {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			c := f.client(t)
+			var wg sync.WaitGroup
+			var leases []*Lease
+			for i := range 50 {
+				l, err := c.Mutex(fmt.Sprint("k", i)).Lock(t.Context())
+				require.NoError(t, err)
+				leases = append(leases, l)
+			}
+			for _, l := range leases {
+				wg.Go(func() { _ = l.Unlock(context.Background()) })
+			}
+			wg.Go(func() { c.Close() })
+			wg.Wait()
+		})
+	}
+}
+
+func TestCloseWaitsForUnlockInProgress(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		l, err := c.Mutex("k", TTL(time.Hour)).Lock(t.Context())
+		require.NoError(t, err)
+		// the release takes 100 ms and its first try is refused
+		var n atomic.Int32
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error {
+				first := n.Add(1) == 1
+				time.Sleep(100 * time.Millisecond)
+				if first {
+					return driver.NewServerError("LOADING x")
+				}
+				return nil
+			}
+		})
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- l.Unlock(context.Background()) }()
+		synctest.Wait()
+		err = c.Close()
+		assert.True(t, err != nil || !f.Exists("k"), "Close: %v, Unlock: %v, and nobody will release the lock", err, <-unlocked)
+	})
+}
