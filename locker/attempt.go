@@ -154,6 +154,7 @@ const (
 	// maxSleep bounds what a policy may ask for.
 	maxSleep = MaxTTL
 	// keepPlace is how often a waiter renews its place in the queue while it sleeps.
+	// While the server is unavailable it tries every pollInterval at least.
 	keepPlace = 30 * time.Second
 )
 
@@ -182,11 +183,15 @@ func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 					continue
 				}
 			}
-			slept, err := a.sleep(ctx, min(left, keepPlace))
+			d := min(left, keepPlace)
+			if !errors.Is(a.reason, ErrLocked) {
+				d = min(d, pollInterval) // the lock may have become free unheard
+			}
+			slept, err := a.sleep(ctx, d)
 			if err != nil {
 				return nil, err
 			}
-			if left -= keepPlace; !slept || left <= 0 {
+			if left -= d; !slept || left <= 0 {
 				break
 			}
 		}

@@ -121,7 +121,8 @@ func AttemptTimeout(d time.Duration) Option {
 // jitter.
 //
 // A waiter that listens looks every 30 seconds in any case, to keep its place in the
-// queue; that is not an attempt of the policy.
+// queue, and one that cannot reach the server every second; these are not attempts of
+// the policy.
 func Retry(policy RetryPolicy) Option {
 	return lockOption(func(c *lockConfig) {
 		if policy == nil {

@@ -139,7 +139,7 @@ func (l *Lease) release(ctx context.Context) (outcome error, known bool) {
 	l.mu.Unlock()
 	c := l.client.store.releaseCall(&l.mutex.keys, l.id, l.mutex.cfg.ttl, l.late)
 	var last error
-	for ctx.Err() == nil {
+	for n := 0; ctx.Err() == nil; n++ {
 		sent := time.Now()
 		err := l.request(ctx, c)
 		if outcome, known := releaseOutcome(err, unsure); known {
@@ -150,7 +150,7 @@ func (l *Lease) release(ctx context.Context) (outcome error, known bool) {
 			unsure = true
 		}
 		last = requestError(err)
-		if !transient(err) || l.client.sleep(ctx, retryPause(l.mutex.cfg.ttl)) != nil {
+		if !transient(err) || n > 0 && l.client.sleep(ctx, retryPause(l.mutex.cfg.ttl)) != nil {
 			break
 		}
 	}

@@ -206,3 +206,30 @@ func TestManyLeasesNeedFewGoroutinesAndAreAllRenewed(t *testing.T) {
 		}
 	})
 }
+
+func TestWakeUpThatMeetsABadConnectionIsNotUsedUp(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, err := f.client(t).Mutex("k", TTL(time.Hour)).Lock(t.Context())
+		require.NoError(t, err)
+		got := make(chan struct{})
+		go func() {
+			_, err := f.client(t).Mutex("k", Retry(Constant(time.Hour))).Lock(t.Context())
+			assert.NoError(t, err)
+			close(got)
+		}()
+		synctest.Wait()
+		var n atomic.Int32
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if cmd.Args[1] == acquireScript.sha && n.Add(1) <= resends+1 {
+					return errLostReply
+				}
+				return nil
+			}
+		})
+		begun := time.Now()
+		require.NoError(t, held.Unlock(t.Context()))
+		<-got
+		assert.LessOrEqual(t, time.Since(begun), 5*time.Second)
+	})
+}
