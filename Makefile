@@ -1,0 +1,102 @@
+# Everything that a contributor runs. The modules come from go.work, so a new one
+# is listed there and nowhere else.
+
+# Whoever has GOWORK=off in the environment gets the workspace here all the same.
+export GOWORK =
+
+MODULES     := $(shell GOWORK= go work edit -json | sed -n 's/.*"DiskPath": "\(.*\)".*/\1/p')
+STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# The race detector needs a C compiler.
+RACE     := $(shell command -v "$$(go env CC)" >/dev/null && echo -race)
+FUZZTIME ?= 10s
+
+# So many modules are tested at the same time; the tests mostly wait.
+JOBS     ?= 2
+
+# each runs the commands $(1) in every module by itself, without the workspace.
+define each
+@for module in $(MODULES); do \
+	echo "== $$module"; \
+	( export GOWORK=off; cd $$module && $(1) ) || exit 1; \
+done
+endef
+
+.PHONY: help test server lint fmtcheck vet staticcheck portable deps workspace standalone fmt tidy stress fuzz
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+# One step after the other, also with make -j.
+test: ## everything that has to pass; installs a redis-server if it can
+	@$(MAKE) --no-print-directory server
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory workspace
+	@$(MAKE) --no-print-directory standalone
+	@if [ -z "$(RACE)" ]; then echo "THERE IS NO C COMPILER: tested WITHOUT the race detector."; fi
+	@.ci/server report
+
+server: ## see to a redis-server, or say what will not be tested
+	@.ci/server ensure
+
+lint: fmtcheck vet staticcheck portable ## gofmt, vet, staticcheck, other systems
+
+fmtcheck:
+	@echo "== gofmt"
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "make fmt would change: $$files"; exit 1; fi
+
+vet:
+	@echo "== go vet"
+	@go vet work
+
+staticcheck:
+	@echo "== staticcheck"
+	@$(STATICCHECK) work
+
+# Only these two have files for one system.
+portable:
+	@echo "== compiles for macOS and Windows"
+	@GOOS=windows go build ./locker/...
+	@GOOS=darwin go build ./locker/...
+	@GOOS=darwin go vet ./internal/servertest/...
+
+deps: ## the core imports the standard library only, the conformance suite no driver
+	@echo "== dependencies"
+	@cd locker && export GOWORK=off && self=$$(go list -m) && \
+	found=$$(go list -deps -f '{{if not .Standard}}{{.ImportPath}}{{end}}' ./... | grep -v "^$$self\(/\|$$\)" || true) && \
+	if [ -n "$$found" ]; then echo "the core must not import $$found"; exit 1; fi
+	@cd conformance && export GOWORK=off && \
+	found=$$(go list -deps ./... | grep golocker/drivers/ || true) && \
+	if [ -n "$$found" ]; then echo "the conformance suite must not import $$found"; exit 1; fi
+
+workspace: ## all tests compile in the workspace; to run them there: go test work
+	@echo "== the workspace"
+	@go test $(RACE) -run '^$$' work
+
+# The full test run is this one: users get the modules without the workspace, in
+# which a missing requirement would not be noticed.
+standalone: ## check go.mod of, build and test every module by itself
+	@$(MAKE) --no-print-directory -k -j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),-Otarget) \
+		$(MODULES:%=%/.standalone)
+
+%/.standalone:
+	@echo "== $*"
+	@cd $* && export GOWORK=off && go mod tidy -diff && go build ./... && go test $(RACE) -shuffle=on ./...
+
+fmt: ## format
+	gofmt -w .
+
+tidy: ## tidy every module's go.mod
+	$(call each,go mod tidy)
+	go work sync
+
+stress: server ## every test 20 times
+	$(call each,go test $(RACE) -shuffle=on -count=20 -timeout=2h ./...)
+
+fuzz: server ## every fuzz target for FUZZTIME (10s)
+	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | while IFS=: read -r file func; do \
+		echo "== $$file: $$func"; \
+		( cd "$$(dirname "$$file")" && \
+			GOWORK=off go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) . ) || exit 1; \
+	done

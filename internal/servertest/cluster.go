@@ -1,0 +1,148 @@
+//go:build unix
+
+package servertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// SlotCount is the number of hash slots of a Cluster.
+const SlotCount = 16384
+
+// ClusterNodes is a running Cluster of masters without replicas.
+type ClusterNodes struct {
+	// Nodes are the masters. Each has an equal share of the slots, in order.
+	Nodes []*Server
+
+	tb testing.TB
+}
+
+// Cluster starts a Cluster of that many masters. It returns when every node says
+// that the cluster is ok, which takes two seconds at least. When a node is down,
+// the others go on serving their slots.
+func Cluster(tb testing.TB, masters int, opts ...Option) *ClusterNodes {
+	tb.Helper()
+	c := &ClusterNodes{Nodes: startAll(tb, masters, kindCluster, newSettings(opts)), tb: tb}
+	if err := c.join(); err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+func (s *Server) clusterDirectives() []directive {
+	d := []directive{
+		{"cluster-enabled", "yes"},
+		{"cluster-port", strconv.Itoa(s.busPort)},
+		{"cluster-announce-ip", "127.0.0.1"},
+		{"cluster-require-full-coverage", "no"},
+	}
+	if s.settings.certs != nil {
+		d = append(d, directive{"tls-cluster", "yes"})
+	}
+	return d
+}
+
+// join shares the slots out, makes the nodes known to each other and waits until
+// they agree.
+func (c *ClusterNodes) join() error {
+	n := len(c.Nodes)
+	first := c.Nodes[0]
+	for i, node := range c.Nodes {
+		// Without an epoch of its own, a node would have to fight for its slots.
+		if _, err := node.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+			return err
+		}
+		from, to := SlotCount*i/n, SlotCount*(i+1)/n-1
+		if _, err := node.Do("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(from), strconv.Itoa(to)); err != nil {
+			return err
+		}
+		if i > 0 {
+			if _, err := node.Do("CLUSTER", "MEET", "127.0.0.1", first.Port(), strconv.Itoa(first.busPort)); err != nil {
+				return err
+			}
+		}
+	}
+	return c.awaitOK()
+}
+
+// AwaitOK waits until every node says that the cluster is ok and complete. Tests
+// need it only after they restarted nodes.
+func (c *ClusterNodes) AwaitOK() {
+	c.tb.Helper()
+	if err := c.awaitOK(); err != nil {
+		c.tb.Error(err)
+	}
+}
+
+func (c *ClusterNodes) awaitOK() error {
+	ctx, cancel := context.WithTimeout(context.Background(), agreeTimeout)
+	defer cancel()
+	want := []string{
+		"cluster_state:ok",
+		"cluster_slots_ok:" + strconv.Itoa(SlotCount),
+		"cluster_known_nodes:" + strconv.Itoa(len(c.Nodes)),
+		"cluster_size:" + strconv.Itoa(len(c.Nodes)),
+	}
+	return await(ctx, func() error {
+		for _, node := range c.Nodes {
+			info, err := node.text("CLUSTER", "INFO")
+			if err != nil {
+				return err
+			}
+			for _, line := range want {
+				if !strings.Contains(info, line+"\r\n") {
+					return fmt.Errorf("servertest: cluster node %s does not say %q but:\n%s", node.Addr, line, info)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Addrs returns the addresses of the nodes.
+func (c *ClusterNodes) Addrs() []string { return addrs(c.Nodes) }
+
+// NodeOf returns the node that has the key's slot, as long as the test moves no
+// slots itself. Any running node is asked for the slot's number.
+func (c *ClusterNodes) NodeOf(key string) *Server {
+	c.tb.Helper()
+	var errs []error
+	for _, node := range c.Nodes {
+		reply, err := node.Do("CLUSTER", "KEYSLOT", key)
+		if slot, ok := reply.(int64); ok {
+			return c.Nodes[owner(int(slot), len(c.Nodes))]
+		}
+		errs = append(errs, err)
+	}
+	c.tb.Fatalf("servertest: slot of %q: %v", key, errors.Join(errs...))
+	return nil
+}
+
+// owner returns which of n nodes join gave the slot to.
+func owner(slot, n int) int { return ((slot+1)*n - 1) / SlotCount }
+
+func addrs(servers []*Server) []string {
+	list := make([]string, len(servers))
+	for i, s := range servers {
+		list[i] = s.Addr
+	}
+	return list
+}
+
+// text sends a command whose reply is a string.
+func (s *Server) text(args ...string) (string, error) {
+	reply, err := s.Do(args...)
+	if err != nil {
+		return "", err
+	}
+	text, ok := reply.(string)
+	if !ok {
+		return "", fmt.Errorf("servertest: %s on %s replied %v, want a string", args[0], s.Addr, reply)
+	}
+	return text, nil
+}
