@@ -1,0 +1,184 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// batchCases: DoBatch gives each command what Do would have given it. All keys
+// of a case share a slot.
+var batchCases = []testCase{
+	{name: "Batch/Order", needs: needs{batcher: true}, run: func(k *kit) {
+		var cmds []driver.Command
+		for i := range 100 {
+			cmds = append(cmds, cmd("RPUSH", k.key("list"), fmt.Sprint(i)))
+		}
+		for i, r := range k.doBatch(k.ctx, k.open(), cmds) {
+			k.result(i, r, int64(i+1))
+		}
+		list, _ := k.direct("LRANGE", k.key("list"), "0", "-1").([]any)
+		for i, e := range list {
+			if e != fmt.Sprint(i) {
+				k.Fatalf("the server executed the commands in the order %s", show(list))
+			}
+		}
+		if len(list) != 100 {
+			k.Errorf("the server executed %d commands; want 100", len(list))
+		}
+	}},
+	{name: "Batch/Results", needs: needs{batcher: true}, run: func(k *kit) {
+		// Values, nil and errors of their own, in one batch.
+		k.direct("SET", k.key("s"), "text")
+		results := k.doBatch(k.ctx, k.open(), []driver.Command{
+			cmd("GET", k.key("s")),
+			cmd("GET", k.key("absent")),
+			cmd("INCR", k.key("s")),
+			script("return {1, 'a', {redis.error_reply('MYCODE inside')}}", nil),
+			cmd("LPUSH", k.key("s"), "x"),
+			script("return redis.error_reply('MYCODE alone')", nil),
+			cmd("SET", k.key("s"), allBytes),
+			cmd("GET", k.key("s")),
+		})
+		k.result(0, results[0], "text")
+		k.result(1, results[1], nil)
+		k.isReply("INCR in a batch", results[2].Err, "ERR", "ERR value is not an integer or out of range")
+		k.result(3, results[3], []any{int64(1), "a", []any{driver.NewServerError("MYCODE inside")}})
+		k.isReply("LPUSH in a batch", results[4].Err, "WRONGTYPE", "WRONGTYPE Operation against a key holding the wrong kind of value")
+		k.isReply("EVAL in a batch", results[5].Err, "MYCODE", "MYCODE alone")
+		k.result(6, results[6], "OK")
+		k.result(7, results[7], allBytes)
+	}},
+	{name: "Batch/Empty", needs: needs{batcher: true}, run: func(k *kit) {
+		conn := k.open()
+		k.doBatch(k.ctx, conn, nil)
+		k.doBatch(k.ctx, conn, []driver.Command{})
+		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+	}},
+	{name: "Batch/One", needs: needs{batcher: true}, run: func(k *kit) {
+		r := k.doBatch(k.ctx, k.open(), []driver.Command{plain("ECHO", k.prefix)})
+		k.result(0, r[0], k.prefix)
+	}},
+	{name: "Batch/Thousand", needs: needs{batcher: true}, run: func(k *kit) {
+		var cmds []driver.Command
+		for i := range 1000 {
+			cmds = append(cmds, plain("ECHO", k.prefix+fmt.Sprint(i)))
+		}
+		conn := k.open()
+		for range 2 {
+			for i, r := range k.doBatch(k.ctx, conn, cmds) {
+				k.result(i, r, k.prefix+fmt.Sprint(i))
+			}
+		}
+	}},
+	{name: "Batch/Unchanged", needs: needs{batcher: true}, run: func(k *kit) {
+		cmds := []driver.Command{cmd("set", k.key("s"), "x"), cmd("get", k.key("s")), cmd("del", k.key("s"))}
+		k.doBatch(k.ctx, k.open(), cmds)
+		if got := fmt.Sprint(cmds[0].Args[0], cmds[1].Args[0], cmds[2].Args[0]); got != "setgetdel" {
+			k.Errorf("DoBatch changed its commands to %q", got)
+		}
+	}},
+	{name: "Batch/LostReply", needs: needs{batcher: true}, run: func(k *kit) {
+		conn := k.warm()
+		const n, lost = 10, 4
+		rule := k.wire.On(wire.Match{Name: "INCR", Arg: k.key("n4")}, wire.CutReply)
+		defer rule.Remove()
+		results := k.doBatch(k.ctx, conn, k.increments(n))
+		for i, r := range results {
+			if i < lost {
+				k.result(i, r, int64(1))
+			} else {
+				k.outcomeIn("a command at or behind the lost reply", r.Err, driver.OutcomeUnknown, driver.OutcomeNotSent)
+			}
+		}
+		k.outcome("the command whose reply is lost", results[lost].Err, driver.OutcomeUnknown)
+		if got := k.direct("GET", k.key("n4")); got != "1" {
+			k.Errorf("the command whose reply is lost was executed %s times; want once", show(got))
+		}
+		k.recovers(conn)
+	}},
+	{name: "Batch/LostRequest", needs: needs{batcher: true}, run: func(k *kit) {
+		conn := k.warm()
+		k.wire.On(wire.Match{Name: "INCR", Arg: k.key("n0")}, wire.CutRequest)
+		for _, r := range k.doBatch(k.ctx, conn, k.increments(5)) {
+			k.outcomeIn("a command at or behind the lost request", r.Err, driver.OutcomeUnknown, driver.OutcomeNotSent)
+		}
+	}},
+	{name: "Batch/Ctx/EndedBefore", needs: needs{batcher: true}, run: func(k *kit) {
+		conn := k.warm()
+		ctx, cancel := context.WithCancel(k.ctx)
+		cancel()
+		for _, r := range k.doBatch(ctx, conn, k.increments(3)) {
+			k.is("DoBatch with an ended ctx", r.Err, context.Canceled)
+			k.outcome("DoBatch with an ended ctx", r.Err, driver.OutcomeNotSent)
+		}
+		k.must(conn, cmd("GET", k.key("n")))
+		time.Sleep(k.time.pause)
+		if n := k.wire.Count(wire.Match{Name: "INCR"}); n != 0 {
+			k.Errorf("%d commands of a batch with an ended ctx were sent", n)
+		}
+	}},
+	{name: "Batch/Ctx/InFlight", needs: needs{batcher: true}, run: func(k *kit) {
+		conn := k.warm()
+		for i, newCtx := range []ctxMaker{cancelAfter, deadlineAfter} {
+			hold := k.key(fmt.Sprint("hold", i))
+			rule := k.wire.On(wire.Match{Name: "INCR", Arg: hold}, wire.HoldReply)
+			ctx, cancel := newCtx(k)
+			k.promptCall(ctx, "DoBatch in flight", func() error {
+				r := k.doBatch(ctx, conn, []driver.Command{cmd("INCR", hold), cmd("INCR", k.key("n"))})
+				k.outcome("a command whose batch was given up", r[0].Err, driver.OutcomeUnknown)
+				k.outcomeIn("a command whose batch was given up", r[1].Err, driver.OutcomeUnknown, driver.OutcomeNotSent)
+				return r[0].Err
+			})
+			cancel()
+			rule.Release()
+			k.reply(conn, plain("ECHO", hold), hold)
+		}
+	}},
+	{name: "Batch/Bounded", needs: needs{batcher: true}, run: func(k *kit) {
+		conn := k.warm()
+		k.wire.Partition()
+		k.bounded("DoBatch without a deadline in a partition", func() error {
+			return k.doBatch(k.ctx, conn, k.increments(3))[0].Err
+		})
+	}},
+	{name: "Batch/Concurrent", needs: needs{batcher: true}, run: func(k *kit) {
+		conn := k.open()
+		k.parallel(20, func(g int) {
+			var cmds []driver.Command
+			for i := range 20 {
+				cmds = append(cmds, plain("ECHO", k.prefix+fmt.Sprint(g, "-", i)))
+			}
+			for i, r := range k.doBatch(k.ctx, conn, cmds) {
+				k.result(i, r, k.prefix+fmt.Sprint(g, "-", i))
+			}
+			own := k.prefix + fmt.Sprint("own", g)
+			k.reply(conn, plain("ECHO", own), own)
+		})
+	}},
+}
+
+// increments are n commands for n counters, n0, n1, ….
+func (k *kit) increments(n int) []driver.Command {
+	var cmds []driver.Command
+	for i := range n {
+		cmds = append(cmds, cmd("INCR", k.key(fmt.Sprint("n", i))))
+	}
+	return cmds
+}
+
+func (k *kit) result(i int, r driver.Result, want driver.Value) {
+	if r.Err != nil || !reflect.DeepEqual(r.Value, want) {
+		k.Errorf("result %d is (%s, %v); want %s", i, show(r.Value), r.Err, show(want))
+	}
+}
+
+func (k *kit) outcomeIn(what string, err error, a, b driver.Outcome) {
+	if got := driver.OutcomeOf(err); err == nil || got != a && got != b {
+		k.Errorf("%s: the outcome of %v is %q; want %q or %q", what, err, got, a, b)
+	}
+}

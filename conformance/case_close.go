@@ -1,0 +1,145 @@
+package conformance
+
+import (
+	"context"
+	"time"
+
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// closeCases: closed is closed, for whoever calls, waits or listens.
+var closeCases = []testCase{
+	{name: "Close/Idempotent", run: func(k *kit) {
+		conn := k.warm()
+		for i := range 3 {
+			if err := conn.Close(); err != nil {
+				k.Errorf("Close number %d gave %v; want nil", i+1, err)
+			}
+		}
+	}},
+	{name: "Close/ErrClosed", run: func(k *kit) {
+		conn := k.warm()
+		_ = conn.Close()
+		_, err := k.do(k.ctx, conn, cmd("INCR", k.key("n")))
+		k.is("Do after Close", err, driver.ErrClosed)
+		k.outcome("Do after Close", err, driver.OutcomeNotSent)
+		if got := k.direct("GET", k.key("n")); got != nil {
+			k.Errorf("a command was executed after Close")
+		}
+	}},
+	{name: "Close/Unused", run: func(k *kit) {
+		conn := k.open()
+		k.prompty("Close of a Conn that was never used", func() { _ = conn.Close() })
+	}},
+	{name: "Close/Connections", run: func(k *kit) {
+		conn := k.manyConnections()
+		if k.wire.Open() == 0 {
+			k.Errorf("no connection is open after use: the driver dials around Config.Dial")
+		}
+		_ = conn.Close()
+		if !k.eventually(k.time.settle, func() bool { return k.wire.Open() == 0 }) {
+			k.Errorf("%d connections are open after Close", k.wire.Open())
+		}
+	}},
+	{name: "Close/Goroutines", run: func(k *kit) {
+		// In a bubble every case ends with this check; see suite.guard.
+		before := k.goroutines()
+		conn := k.manyConnections()
+		ctx, cancel := k.within(k.time.short)
+		defer cancel()
+		k.wire.On(wire.Match{Name: "INCR"}, wire.HoldReply)
+		_, _ = k.do(ctx, conn, cmd("INCR", k.key("n")))
+		_ = conn.Close()
+		k.noNewGoroutines(before)
+	}},
+	{name: "Close/InFlight", run: func(k *kit) {
+		conn := k.warm()
+		rule := k.wire.On(wire.Match{Name: "INCR"}, wire.HoldReply)
+		c := k.startDo(k.ctx, conn, cmd("INCR", k.key("n")))
+		k.await(rule.Happened(), k.time.bound, "the command has not reached the server")
+		k.prompty("Close while a call is in flight", func() { _ = conn.Close() })
+		k.wait(c, k.time.slack, "the call in flight at Close")
+		k.outcome("the call in flight at Close", c.err, driver.OutcomeUnknown)
+	}},
+	{name: "Close/WhileDialing", run: func(k *kit) {
+		conn := k.warm()
+		k.wire.HangDials()
+		k.wire.KillAll()
+		// The first calls may fail on dead connections; then one dials.
+		c := k.startDo(k.ctx, conn, cmd("GET", k.key("n")))
+		for range 20 {
+			select {
+			case <-c.done:
+				c = k.startDo(k.ctx, conn, cmd("GET", k.key("n")))
+			case <-time.After(k.time.short):
+			}
+		}
+		k.prompty("Close while a call dials", func() { _ = conn.Close() })
+		k.wait(c, k.time.slack, "the call that was dialing at Close")
+		if c.err == nil {
+			k.Errorf("a call without a connection succeeded")
+		}
+	}},
+	{name: "Close/BlackHole", run: func(k *kit) {
+		conn := k.manyConnections()
+		k.wire.Partition()
+		c := k.startDo(k.ctx, conn, cmd("INCR", k.key("n")))
+		k.eventually(k.time.short, func() bool { return k.wire.Count(wire.Match{Name: "INCR"}) > 0 })
+		k.prompty("Close in a partition", func() { _ = conn.Close() })
+		k.wait(c, k.time.slack, "the call in a partition at Close")
+	}},
+	{name: "Close/Concurrent", run: func(k *kit) {
+		conn := k.warm()
+		var calls []*call
+		for range 10 {
+			calls = append(calls,
+				k.startDo(k.ctx, conn, plain("ECHO", k.prefix)),
+				k.background(func() (driver.Value, error) { return nil, conn.Close() }))
+		}
+		for _, c := range calls {
+			k.wait(c, k.time.bound, "Do or Close beside Close")
+		}
+	}},
+	{name: "Close/Batch", needs: needs{batcher: true}, run: func(k *kit) {
+		conn := k.warm()
+		_ = conn.Close()
+		for _, r := range k.doBatch(k.ctx, conn, []driver.Command{cmd("INCR", k.key("a")), cmd("INCR", k.key("b"))}) {
+			k.is("DoBatch after Close", r.Err, driver.ErrClosed)
+			k.outcome("DoBatch after Close", r.Err, driver.OutcomeNotSent)
+		}
+	}},
+	{name: "Close/Subscribe", needs: needs{subscriber: true}, run: func(k *kit) {
+		conn := k.warm()
+		_ = conn.Close()
+		sub, err := k.subscriber(conn).Subscribe(k.ctx)
+		if err == nil {
+			err = sub.Add(k.ctx, k.prefix+"ch")
+			_ = sub.Close()
+		}
+		k.is("Subscribe after Close", err, driver.ErrClosed)
+	}},
+	{name: "Close/Describe", needs: needs{describer: true}, run: func(k *kit) {
+		conn := k.warm()
+		_ = conn.Close()
+		_, err := k.describer(conn).Describe(k.ctx)
+		k.is("Describe after Close", err, driver.ErrClosed)
+	}},
+	{name: "Close/OtherConn", run: func(k *kit) {
+		// Two Conns of one Connector are closed each on its own.
+		c := k.connector()
+		a, b := k.connect(c), k.connect(c)
+		k.must(a, cmd("SET", k.key("s"), "x"))
+		_ = a.Close()
+		k.reply(b, cmd("GET", k.key("s")), "x")
+		k.reply(k.connect(c), cmd("GET", k.key("s")), "x")
+		_, err := k.do(context.Background(), a, cmd("GET", k.key("s")))
+		k.is("Do after Close", err, driver.ErrClosed)
+	}},
+}
+
+// prompty checks that f, which has no ctx, returns at once.
+func (k *kit) prompty(what string, f func()) {
+	c := k.background(func() (driver.Value, error) { f(); return nil, nil })
+	k.wait(c, k.time.slack, what)
+}

@@ -1,0 +1,133 @@
+package conformance
+
+import (
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// connectorCases: opening does nothing, connecting can be repeated, and the
+// Config is honoured.
+var connectorCases = []testCase{
+	{name: "Connector/NoIO", run: func(k *kit) {
+		k.connector()
+		if n := k.wire.Dials(); n != 0 {
+			k.Errorf("OpenConnector dialed %d times; it does no I/O", n)
+		}
+	}},
+	{name: "Connector/Driver", run: func(k *kit) {
+		if k.connector().Driver() == nil {
+			k.Errorf("Connector.Driver gave nil; want the driver that the connector belongs to")
+		}
+	}},
+	{name: "Connector/ConnectAgain", run: func(k *kit) {
+		c := k.connector()
+		k.wire.Refuse(true)
+		if conn := k.connectMaybe(c); conn != nil {
+			ctx, cancel := k.within(k.time.short)
+			defer cancel()
+			if _, err := k.do(ctx, conn, cmd("GET", k.key("s"))); err == nil {
+				k.Errorf("Do succeeded although every dial is refused")
+			}
+		}
+		k.wire.Refuse(false)
+		k.recovers(k.connect(c))
+	}},
+	{name: "Config/Auth", run: func(k *kit) {
+		if k.server.password == "" {
+			k.Skipf("the server asks for no password")
+		}
+		k.reply(k.open(), plain("ECHO", k.prefix), k.prefix)
+		if n := k.wire.Count(wire.Match{Arg: k.server.password}); n == 0 {
+			k.Errorf("the driver did not send the password of its Config")
+		}
+	}},
+	{name: "Config/DB", run: func(k *kit) {
+		conn := k.open(func(c *driver.Config) { c.DB = 1 })
+		k.must(conn, cmd("SET", k.key("s"), "x", "PX", "60000"))
+		if got := k.direct("GET", k.key("s")); got != nil {
+			k.Errorf("the driver ignores Config.DB: what it wrote is in database 0")
+		}
+		k.wire.KillAll() // new connections select the database again
+		k.recovers(conn)
+		k.reply(conn, cmd("DEL", k.key("s")), int64(1))
+	}},
+	{name: "Config/ClientName", run: func(k *kit) {
+		conn := k.open(func(c *driver.Config) { c.ClientName = "conformance-test" })
+		k.reply(conn, plain("CLIENT", "GETNAME"), "conformance-test")
+	}},
+	{name: "Config/Timeout", run: func(k *kit) {
+		// A reply that takes less than the timeout is waited for.
+		conn := k.warm(func(c *driver.Config) { c.Timeout = 4 * k.time.reply })
+		k.wire.On(wire.Match{Name: "ECHO"}, wire.Delay(4*k.time.reply*6/10))
+		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+	}},
+}
+
+// silentCases: no error text shows a password.
+var silentCases = []testCase{
+	{name: "Silent/WrongPassword", run: func(k *kit) {
+		if k.server.memory == nil && k.server.password == "" {
+			k.Skipf("the server asks for no password")
+		}
+		const wrong = "wr0ng-pa55word"
+		conn, err := k.connector(func(c *driver.Config) { c.Password = wrong }).Connect(k.ctx)
+		if err == nil {
+			k.closeLater(conn)
+			ctx, cancel := k.within(k.time.bound)
+			defer cancel()
+			_, err = k.do(ctx, conn, cmd("GET", k.key("s")))
+		}
+		if err == nil {
+			k.Errorf("a wrong password was accepted")
+		}
+		k.hides(err, wrong)
+	}},
+	{name: "Silent/Faults", run: func(k *kit) {
+		// Every text is checked by the kit; here are those most likely to show
+		// how a connection is made.
+		pw := func(c *driver.Config) {
+			if c.Password == "" {
+				c.Password = canary
+			}
+		}
+		for _, fault := range []func(){
+			func() { k.wire.Refuse(true) },
+			func() { k.wire.Refuse(false); k.wire.HangDials() },
+			func() {
+				k.wire.ResumeDials()
+				k.wire.On(wire.Match{Times: -1}, wire.Answer("-ERR not today\r\n"))
+			},
+		} {
+			fault()
+			ctx, cancel := k.within(k.time.short)
+			conn, err := k.connector(pw).Connect(ctx)
+			if err == nil {
+				k.closeLater(conn)
+				_, err = k.do(ctx, conn, cmd("GET", k.key("s")))
+			}
+			cancel()
+			k.hides(err, string(k.config(pw).Password))
+		}
+	}},
+	{name: "Silent/OpenConnector", run: func(k *kit) {
+		// Configurations that no driver can use: whatever it says about them,
+		// it does not say the password.
+		for _, edit := range []func(*driver.Config){
+			func(c *driver.Config) { c.Addrs = nil },
+			func(c *driver.Config) { c.Addrs = []string{"no port"} },
+			func(c *driver.Config) { c.Addrs = []string{"\x00:6379"} },
+			func(c *driver.Config) { c.Network = "carrier-pigeon" },
+			func(c *driver.Config) { c.Mode, c.DB = driver.ModeCluster, 7 },
+			func(c *driver.Config) { c.Mode, c.Master = driver.ModeSentinel, "" },
+			func(c *driver.Config) { c.Mode = driver.Mode(99) },
+		} {
+			cfg := k.config(edit)
+			cfg.Password, cfg.SentinelPassword = "unu5ual-pa55word", "unu5ual-pa55word"
+			c, err := k.h.Open(cfg)
+			if err == nil && c == nil {
+				k.Errorf("OpenConnector gave neither a Connector nor an error")
+			}
+			k.hides(err, "unu5ual-pa55word")
+		}
+	}},
+}

@@ -1,0 +1,204 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// ctxCases: Do is prompt when its ctx ends and bounded when it has no deadline.
+var ctxCases = []testCase{
+	{name: "Do/Ctx/EndedBefore", run: func(k *kit) {
+		conn := k.warm()
+		cancelled, cancel := context.WithCancel(k.ctx)
+		cancel()
+		expired, cancel := context.WithDeadline(k.ctx, time.Now().Add(-time.Second))
+		defer cancel()
+		for _, ctx := range []context.Context{cancelled, expired} {
+			for range 3 {
+				_, err := k.do(ctx, conn, cmd("INCR", k.key("n")))
+				k.is("Do with an ended ctx", err, ctx.Err())
+				k.outcome("Do with an ended ctx", err, driver.OutcomeNotSent)
+			}
+		}
+		// Whatever was sent in spite of that is sent before this.
+		k.must(conn, cmd("GET", k.key("n")))
+		time.Sleep(k.time.pause)
+		if n := k.wire.Count(wire.Match{Name: "INCR"}); n != 0 {
+			k.Errorf("%d commands with an ended ctx were sent", n)
+		}
+	}},
+	{name: "Do/Ctx/DeadlineInFlight", run: func(k *kit) {
+		k.inFlight(deadlineAfter)
+	}},
+	{name: "Do/Ctx/CancelInFlight", run: func(k *kit) { k.inFlight(cancelAfter) }},
+	{name: "Do/Ctx/HungDial/Deadline", run: func(k *kit) {
+		k.hungDial(deadlineAfter)
+	}},
+	{name: "Do/Ctx/HungDial/Cancel", run: func(k *kit) { k.hungDial(cancelAfter) }},
+	{name: "Do/Ctx/HungHandshake", run: func(k *kit) {
+		// The server accepts connections and says nothing, ever.
+		k.wire.On(wire.Match{Times: -1}, wire.BlackHole)
+		k.prompt(cancelAfter, nil)
+	}},
+	{name: "Do/Ctx/BlackHole", run: func(k *kit) {
+		conn := k.warm()
+		k.wire.Partition()
+		k.prompt(cancelAfter, conn)
+		k.prompt(deadlineAfter, conn)
+	}},
+	{name: "Do/Ctx/PoolExhausted", run: func(k *kit) {
+		conn := k.warm(func(c *driver.Config) { c.PoolSize = 1 })
+		rule := k.wire.On(wire.Match{Name: "GET", Arg: k.key("held")}, wire.HoldReply)
+		held := k.startDo(k.ctx, conn, cmd("GET", k.key("held")))
+		k.await(rule.Happened(), k.time.bound, "the first command has not reached the server")
+		for i := range 3 {
+			ctx, cancel := cancelAfter(k)
+			if i == 1 {
+				ctx, cancel = k.within(k.time.short)
+			}
+			k.promptCall(ctx, "Do while the only connection is busy", func() error {
+				_, err := k.do(ctx, conn, cmd("GET", k.key(fmt.Sprint(i))))
+				return err
+			})
+			cancel()
+		}
+		rule.Release()
+		k.wait(held, k.time.bound, "the held call")
+		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+	}},
+	{name: "Do/Bounded/Silence", run: func(k *kit) {
+		conn := k.warm()
+		k.wire.On(wire.Match{Name: "INCR"}, wire.Silence)
+		k.bounded("Do without a deadline, the server silent", func() error {
+			_, err := k.do(k.ctx, conn, cmd("INCR", k.key("n")))
+			return err
+		})
+	}},
+	{name: "Do/Bounded/BlackHole", run: func(k *kit) {
+		conn := k.warm()
+		k.wire.Partition()
+		for range 2 {
+			k.bounded("Do without a deadline in a partition", func() error {
+				_, err := k.do(k.ctx, conn, cmd("GET", k.key("n")))
+				return err
+			})
+		}
+	}},
+	{name: "Do/Bounded/HungDial", run: func(k *kit) {
+		k.wire.HangDials()
+		k.bounded("Connect and Do without a deadline, dialing hangs", func() error {
+			conn, err := k.connector().Connect(k.ctx)
+			if err != nil {
+				return err
+			}
+			k.closeLater(conn)
+			_, err = k.do(k.ctx, conn, cmd("GET", k.key("n")))
+			return err
+		})
+	}},
+	{name: "Do/Bounded/Refused", run: func(k *kit) {
+		conn := k.warm()
+		k.wire.Refuse(true)
+		k.wire.KillAll()
+		for range 3 {
+			k.bounded("Do without a deadline, dials refused", func() error {
+				_, err := k.do(k.ctx, conn, cmd("GET", k.key("n")))
+				return err
+			})
+		}
+	}},
+}
+
+// within returns a ctx of the case that ends after d.
+func (k *kit) within(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(k.ctx, d)
+}
+
+// A ctxMaker makes a ctx that ends after kit.time.short.
+type ctxMaker func(*kit) (context.Context, context.CancelFunc)
+
+// deadlineAfter is a ctx with a deadline.
+func deadlineAfter(k *kit) (context.Context, context.CancelFunc) { return k.within(k.time.short) }
+
+// cancelAfter is a ctx without a deadline that is cancelled.
+func cancelAfter(k *kit) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(k.ctx)
+	timer := time.AfterFunc(k.time.short, cancel)
+	return ctx, func() { timer.Stop(); cancel() }
+}
+
+// inFlight ends the ctx of a call whose command was executed and whose reply
+// is on its way, and looks whether the connection is still in order.
+func (k *kit) inFlight(newCtx ctxMaker) {
+	conn := k.warm()
+	for i := range 3 {
+		key := k.key(fmt.Sprint("n", i))
+		rule := k.wire.On(wire.Match{Name: "INCR", Arg: key}, wire.HoldReply)
+		ctx, cancel := newCtx(k)
+		k.promptCall(ctx, "Do in flight", func() error {
+			_, err := k.do(ctx, conn, cmd("INCR", key))
+			k.outcome("Do whose ctx ended in flight", err, driver.OutcomeUnknown)
+			return err
+		})
+		cancel()
+		if got := k.direct("GET", key); got != "1" {
+			k.Errorf("the server's counter is %s; want \"1\": the command was in flight", show(got))
+		}
+		rule.Release()
+		k.reply(conn, plain("ECHO", key), key)
+	}
+}
+
+func (k *kit) hungDial(newCtx ctxMaker) {
+	k.wire.HangDials()
+	k.prompt(newCtx, nil)
+}
+
+// prompt runs Do, or Connect and Do where conn is nil, while nothing answers.
+func (k *kit) prompt(newCtx ctxMaker, conn driver.Conn) {
+	ctx, cancel := newCtx(k)
+	defer cancel()
+	k.promptCall(ctx, "Do while nothing answers", func() error {
+		c := conn
+		if c == nil {
+			var err error
+			if c, err = k.connector().Connect(ctx); err != nil {
+				return err
+			}
+			k.closeLater(c)
+		}
+		_, err := k.do(ctx, c, cmd("GET", k.key("n")))
+		return err
+	})
+}
+
+// promptCall checks that f returns when ctx ends, neither before nor later, with
+// the error of ctx.
+func (k *kit) promptCall(ctx context.Context, what string, f func() error) {
+	c := k.background(func() (driver.Value, error) { return nil, f() })
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		k.await(c.done, k.time.slack, what+": its ctx has ended and it has not returned")
+	}
+	k.checkText(c.err)
+	if ctx.Err() == nil {
+		k.Errorf("%s returned %v after %v, before its ctx ended", what, c.err, c.took)
+		return
+	}
+	k.is(what, c.err, ctx.Err())
+}
+
+// bounded checks that f fails by itself within the client's timeouts.
+func (k *kit) bounded(what string, f func() error) {
+	c := k.background(func() (driver.Value, error) { return nil, f() })
+	k.wait(c, k.time.bound, what)
+	if c.err == nil {
+		k.Errorf("%s succeeded; want an error", what)
+	}
+	k.notReplied(what, c.err)
+}

@@ -1,0 +1,85 @@
+package conformance
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// errorCases: an error reply is a *driver.ServerError with the server's own code
+// and text, whatever the client likes to strip, translate or retry.
+var errorCases = []testCase{
+	{name: "Do/Error/ERR", run: func(k *kit) {
+		k.direct("SET", k.key("s"), "not a number")
+		k.errorReply(k.open(), cmd("INCR", k.key("s")), "ERR")
+	}},
+	{name: "Do/Error/NOSCRIPT", run: func(k *kit) {
+		k.errorReply(k.open(), plain("EVALSHA", strings.Repeat("0", 40), "0"), "NOSCRIPT")
+	}},
+	{name: "Do/Error/WRONGTYPE", run: func(k *kit) {
+		k.direct("LPUSH", k.key("list"), "x")
+		k.errorReply(k.open(), cmd("GET", k.key("list")), "WRONGTYPE")
+	}},
+	{name: "Do/Error/Custom", run: func(k *kit) {
+		k.errorReply(k.open(), script("return redis.error_reply('MYCODE with: some detail')", nil), "MYCODE")
+	}},
+	{name: "Do/Error/ThenWorks", run: func(k *kit) {
+		conn := k.open()
+		for range 20 {
+			k.errorReply(conn, script("return redis.error_reply('MYCODE again')", nil), "MYCODE")
+			k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+		}
+	}},
+	{name: "Do/Error/Transient", run: func(k *kit) {
+		// Each of these is an answer, and the core decides what follows it.
+		conn := k.warm()
+		for _, text := range []string{
+			"LOADING Redis is loading the dataset in memory",
+			"READONLY You can't write against a read only replica.",
+			"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+			"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+			"TRYAGAIN Multiple keys request during rehashing of slot",
+			"CLUSTERDOWN The cluster is down",
+			"NOREPLICAS Not enough good replicas to write.",
+			"OOM command not allowed when used memory > 'maxmemory'.",
+			"MISCONF Redis is configured to save RDB snapshots",
+		} {
+			code, _, _ := strings.Cut(text, " ")
+			key := k.key(code)
+			rule := k.wire.On(wire.Match{Name: "INCR", Arg: key}, wire.Answer("-"+text+"\r\n"))
+			_, err := k.do(k.ctx, conn, cmd("INCR", key))
+			k.isReply("INCR", err, code, text)
+			rule.Remove()
+			if n := k.wire.Count(wire.Match{Name: "INCR", Arg: key}); n != 1 {
+				k.Errorf("after the reply %s the command was written %d times; want once", code, n)
+			}
+		}
+	}},
+}
+
+// errorReply checks that a command's error is exactly what the server says.
+func (k *kit) errorReply(conn driver.Conn, c driver.Command, code string) {
+	want, ok := k.direct(c.Args...).(*driver.ServerError)
+	if !ok {
+		k.Fatalf("the server gives no error for %v", c)
+	}
+	v, err := k.do(k.ctx, conn, c)
+	if v != nil {
+		k.Errorf("Do(%v) gave the value %s beside an error reply; want nil", c, show(v))
+	}
+	k.isReply(c.Name(), err, code, want.Message)
+}
+
+func (k *kit) isReply(what string, err error, code, message string) {
+	se, ok := errors.AsType[*driver.ServerError](err)
+	if !ok {
+		k.Errorf("%s gave %v (%T); want a *driver.ServerError %q", what, err, err, message)
+		return
+	}
+	if se.Code != code || se.Message != message {
+		k.Errorf("%s gave code %q, message %q; want %q, %q", what, se.Code, se.Message, code, message)
+	}
+	k.outcome(what, err, driver.OutcomeReplied)
+}

@@ -1,0 +1,123 @@
+package conformance
+
+import (
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// onceCases: a command is written once, and an error never claims to know more
+// than it does.
+var onceCases = []testCase{
+	{name: "Do/LostRequest/Unknown", run: func(k *kit) { k.lost("INCR", wire.CutRequest, 0) }},
+	{name: "Do/LostReply/Unknown", run: func(k *kit) { k.lost("INCR", wire.CutReply, 1) }},
+	{name: "Do/LostReply/Half", run: func(k *kit) { k.lost("INCR", wire.HalfReply, 1) }},
+	{name: "Do/LostReply/Silence", run: func(k *kit) { k.lost("INCR", wire.Silence, 1) }},
+	{name: "Do/LostRequest/BlackHole", run: func(k *kit) { k.lost("INCR", wire.BlackHole, 0) }},
+	{name: "Do/LostReply/ReadOnly", run: func(k *kit) {
+		// Some clients repeat what only reads. The clause has no exception.
+		for _, c := range []driver.Command{cmd("GET", k.key("s")), cmd("PTTL", k.key("s"))} {
+			k.lostCommand(c, wire.CutReply)
+		}
+	}},
+	{name: "Do/LostReply/Script", run: func(k *kit) {
+		sha, _ := k.direct("SCRIPT", "LOAD", "return redis.call('INCR', KEYS[1])").(string)
+		k.lostCommand(driver.Command{Args: []string{"EVALSHA", sha, "1", k.key("n")}, FirstKey: 3, NumKeys: 1}, wire.CutReply)
+		if got := k.direct("GET", k.key("n")); got != "1" {
+			k.Errorf("the script was executed %s times; want once", show(got))
+		}
+	}},
+	{name: "Do/AtMostOnce/StaleConnection", run: func(k *kit) {
+		// Connections died while nobody used them. The first calls may fail;
+		// none may be written twice, which every case checks at its end.
+		conn := k.warm()
+		k.wire.KillAll()
+		failed, tries := 0, 20
+		for i := range tries {
+			if _, err := k.do(k.ctx, conn, cmd("INCRBY", k.key("n"), "1")); err != nil {
+				failed++
+				k.notReplied("INCRBY on a dead connection", err)
+			}
+			if i == tries-1 && failed == tries {
+				k.Errorf("no call of %d succeeded after the connections were cut", tries)
+			}
+		}
+	}},
+	{name: "Do/AtMostOnce/LateRequest", run: func(k *kit) {
+		// A request arrives at the server after its caller gave up. The driver
+		// must have said that it does not know.
+		conn := k.warm()
+		rule := k.wire.On(wire.Match{Name: "INCR", Arg: k.key("n")}, wire.HoldRequest)
+		ctx, cancel := k.within(k.time.short)
+		defer cancel()
+		_, err := k.do(ctx, conn, cmd("INCR", k.key("n")))
+		k.outcome("INCR that is still on its way", err, driver.OutcomeUnknown)
+		rule.Release()
+		if !k.eventually(k.time.settle, func() bool { return k.direct("GET", k.key("n")) == "1" }) {
+			k.Errorf("the late request was not executed: the suite is at fault")
+		}
+	}},
+	{name: "Do/Refused/NotReplied", run: func(k *kit) {
+		// A driver may prove that nothing was sent or leave it unknown.
+		k.wire.Refuse(true)
+		conn := k.connectMaybe(k.connector())
+		if conn == nil {
+			return
+		}
+		ctx, cancel := k.within(k.time.bound)
+		defer cancel()
+		_, err := k.do(ctx, conn, cmd("INCR", k.key("n")))
+		if err == nil {
+			k.Errorf("Do succeeded although every dial is refused")
+		}
+		k.notReplied("Do without a server", err)
+	}},
+}
+
+// lost runs a command whose request or reply gets lost, on a connection in use.
+func (k *kit) lost(name string, action wire.Action, executed int) {
+	key := k.key("n")
+	k.lostCommand(cmd(name, key), action)
+	want := driver.Value(nil)
+	if executed == 1 {
+		want = "1"
+	}
+	if got := k.direct("GET", key); got != want {
+		k.Errorf("the server's counter is %s; want %s", show(got), show(want))
+	}
+}
+
+func (k *kit) lostCommand(c driver.Command, action wire.Action) {
+	conn := k.warm()
+	rule := k.wire.On(wire.Match{Name: c.Name(), Arg: c.Keys()[0]}, action)
+	defer rule.Remove()
+	ctx, cancel := k.within(k.time.bound)
+	defer cancel()
+	_, err := k.do(ctx, conn, c)
+	k.outcome(c.Name()+" without a reply", err, driver.OutcomeUnknown)
+	if n := k.wire.Count(wire.Match{Name: c.Name(), Arg: c.Keys()[0]}); n != 1 {
+		k.Errorf("%v was written %d times; want once", c, n)
+	}
+}
+
+// notReplied checks that err does not claim an answer.
+func (k *kit) notReplied(what string, err error) {
+	if driver.OutcomeOf(err) == driver.OutcomeReplied {
+		k.Errorf("%s: the outcome of %q is %q although the server said nothing", what, err, driver.OutcomeReplied)
+	}
+}
+
+// connectMaybe connects while the network is down: a driver may fail or be lazy.
+func (k *kit) connectMaybe(c driver.Connector) driver.Conn {
+	ctx, cancel := k.within(k.time.bound)
+	defer cancel()
+	conn, err := c.Connect(ctx)
+	k.checkText(err)
+	if err != nil {
+		if conn != nil {
+			k.Errorf("Connect gave a Conn beside the error %v", err)
+		}
+		return nil
+	}
+	k.closeLater(conn)
+	return conn
+}

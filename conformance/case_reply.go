@@ -1,0 +1,117 @@
+package conformance
+
+import (
+	"math"
+	"reflect"
+	"strconv"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// replyCases: Do returns the Values that package driver defines, through
+// RESP2 and RESP3 alike.
+var replyCases = []testCase{
+	{name: "Do/Reply/Nil", run: func(k *kit) {
+		k.reply(k.open(), cmd("GET", k.key("absent")), nil)
+	}},
+	{name: "Do/Reply/NilArray", run: func(k *kit) {
+		k.reply(k.open(), cmd("BLPOP", k.key("absent"), "0.05"), nil)
+	}},
+	{name: "Do/Reply/Integer", run: func(k *kit) {
+		conn := k.open()
+		k.reply(conn, cmd("EXISTS", k.key("absent")), int64(0))
+		k.reply(conn, cmd("INCRBY", k.key("max"), strconv.FormatInt(math.MaxInt64, 10)), int64(math.MaxInt64))
+		k.reply(conn, cmd("DECRBY", k.key("min"), strconv.FormatInt(math.MaxInt64, 10)), int64(-math.MaxInt64))
+	}},
+	{name: "Do/Reply/Bulk", run: func(k *kit) {
+		conn := k.open()
+		for _, s := range []string{"hello", "1", "-1", "OK", "nil", "true", "$5"} {
+			k.direct("SET", k.key("s"), s)
+			k.reply(conn, cmd("GET", k.key("s")), s)
+		}
+	}},
+	{name: "Do/Reply/EmptyBulk", run: func(k *kit) {
+		k.direct("SET", k.key("s"), "")
+		k.reply(k.open(), cmd("GET", k.key("s")), "")
+	}},
+	{name: "Do/Reply/Status", run: func(k *kit) {
+		conn := k.open()
+		k.reply(conn, cmd("SET", k.key("s"), "x"), "OK")
+		k.reply(conn, script("return redis.status_reply('FINE')", nil), "FINE")
+	}},
+	{name: "Do/Reply/Array", run: func(k *kit) {
+		k.reply(k.open(), script("return {KEYS[1], ARGV[1], 7}", []string{k.key("a")}, "b"), []any{k.key("a"), "b", int64(7)})
+	}},
+	{name: "Do/Reply/EmptyArray", run: func(k *kit) {
+		k.reply(k.open(), script("return {}", nil), []any{})
+	}},
+	{name: "Do/Reply/NestedArray", run: func(k *kit) {
+		k.reply(k.open(), script("return {1, {'two', {3, {}}}, 'four'}", nil),
+			[]any{int64(1), []any{"two", []any{int64(3), []any{}}}, "four"})
+	}},
+	{name: "Do/Reply/NilInArray", run: func(k *kit) {
+		k.direct("SET", k.key("a"), "1")
+		k.reply(k.open(), driver.Command{
+			Args:     []string{"MGET", k.key("a"), k.key("absent"), k.key("a")},
+			FirstKey: 1, NumKeys: 3,
+		}, []any{"1", nil, "1"})
+	}},
+	{name: "Do/Reply/NestedError", run: func(k *kit) {
+		k.reply(k.open(), script("return {'a', redis.error_reply('MYCODE no luck'), 2}", nil),
+			[]any{"a", &driver.ServerError{Code: "MYCODE", Message: "MYCODE no luck"}, int64(2)})
+	}},
+	{name: "Do/Reply/Map", run: func(k *kit) {
+		k.direct("HSET", k.key("h"), "field", "value")
+		k.reply(k.open(), cmd("HGETALL", k.key("h")), []any{"field", "value"})
+	}},
+	{name: "Do/Reply/Set", run: func(k *kit) {
+		k.direct("SADD", k.key("set"), "member")
+		k.reply(k.open(), cmd("SMEMBERS", k.key("set")), []any{"member"})
+	}},
+	{name: "Do/Reply/Double", run: func(k *kit) {
+		k.direct("ZADD", k.key("z"), "2.5", "member")
+		k.reply(k.open(), cmd("ZSCORE", k.key("z"), "member"), "2.5")
+	}},
+	{name: "Do/Reply/Typed", needs: needs{realServer: true}, run: func(k *kit) {
+		// What these become in RESP2 is what the contract makes of them in RESP3.
+		k.reply(k.open(), script(`redis.setresp(3) return {
+			true, {double=-0.25}, {big_number='123456789012345678901234567890'},
+			{map={key='value'}}, {set={member=true}}, {'nested', {double=3}}}`, nil),
+			[]any{
+				int64(1), "-0.25", "123456789012345678901234567890",
+				[]any{"key", "value"}, []any{"member"}, []any{"nested", "3"},
+			})
+	}},
+}
+
+// reply checks the reply to a command. Values have to be the same in type too.
+func (k *kit) reply(conn driver.Conn, c driver.Command, want driver.Value) {
+	if got := k.must(conn, c); !reflect.DeepEqual(got, want) {
+		k.Errorf("Do(%v) = %s; want %s", c, show(got), show(want))
+	}
+}
+
+// show prints a Value with its type, shortened.
+func show(v driver.Value) string {
+	switch v := v.(type) {
+	case nil:
+		return "nil"
+	case string:
+		return "string " + shorten(v)
+	case []any:
+		s := "["
+		for i, e := range v {
+			if i == 20 {
+				return s + "…]"
+			}
+			s += show(e) + ", "
+		}
+		return s + "]"
+	case *driver.ServerError:
+		return "*ServerError{" + v.Code + ": " + v.Message + "}"
+	case int64:
+		return "int64 " + strconv.FormatInt(v, 10)
+	default:
+		return reflect.TypeOf(v).String() + " (not a driver.Value)"
+	}
+}

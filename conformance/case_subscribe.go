@@ -1,0 +1,221 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// subscribeCases: a Subscription while the network is well.
+var subscribeCases = []testCase{
+	{name: "Subscribe/Ack", needs: needs{subscriber: true}, run: func(k *kit) {
+		// Add returns after the server's acknowledgement and not before.
+		sub := k.subscribe(k.open())
+		ch := k.channel("a")
+		rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: ch}, wire.HoldReply)
+		ctx, cancel := k.within(k.time.settle)
+		defer cancel()
+		add := k.background(func() (driver.Value, error) { return nil, sub.Add(ctx, ch) })
+		k.await(rule.Happened(), k.time.bound, "SUBSCRIBE has not reached the server")
+		select {
+		case <-add.done:
+			k.Errorf("Add returned %v before the acknowledgement", add.err)
+		case <-time.After(k.time.short):
+		}
+		rule.Release()
+		k.wait(add, k.time.slack, "Add whose acknowledgement has arrived")
+		if add.err != nil {
+			k.Errorf("Add gave %v", add.err)
+		}
+	}},
+	{name: "Subscribe/Message", needs: needs{subscriber: true}, run: func(k *kit) {
+		sub := k.subscribe(k.open(), k.channel("a"))
+		for i := range 20 {
+			k.publish(k.channel("a"), fmt.Sprint(i))
+		}
+		for i := range 20 {
+			k.receive(sub, k.channel("a"), fmt.Sprint(i))
+		}
+	}},
+	{name: "Subscribe/AtOnce", needs: needs{subscriber: true}, run: func(k *kit) {
+		// A message published right after Add is delivered, every time.
+		sub := k.subscribe(k.open())
+		for i := range 20 {
+			ch := k.channel(fmt.Sprint("ch", i))
+			k.add(sub, ch)
+			k.publish(ch, "now")
+			k.receive(sub, ch, "now")
+		}
+	}},
+	{name: "Subscribe/Waiting", needs: needs{subscriber: true}, run: func(k *kit) {
+		// A message wakes a Receive that waits, at once.
+		sub := k.subscribe(k.open(), k.channel("a"))
+		var got driver.Message
+		r := k.background(func() (_ driver.Value, err error) { got, err = sub.Receive(k.ctx); return nil, err })
+		time.Sleep(k.time.short)
+		k.publish(k.channel("a"), "wake up")
+		k.wait(r, k.time.slack, "Receive after a message was published")
+		if r.err != nil || got.Payload != "wake up" || got.Channel != k.channel("a") {
+			k.Errorf("Receive gave (%+v, %v)", got, r.err)
+		}
+	}},
+	{name: "Subscribe/Binary", needs: needs{subscriber: true}, run: func(k *kit) {
+		ch := k.channel(allBytes)
+		sub := k.subscribe(k.open(), ch)
+		for _, payload := range []string{allBytes, "", "\x00", "\r\n", " spaces "} {
+			k.publish(ch, payload)
+			k.receive(sub, ch, payload)
+		}
+	}},
+	{name: "Subscribe/AddSeveral", needs: needs{subscriber: true}, run: func(k *kit) {
+		sub := k.subscribe(k.open(), k.channel("a"), k.channel("b"), k.channel("c"))
+		k.add(sub, k.channel("d"))
+		for _, ch := range []string{"c", "a", "d", "b"} {
+			k.publish(k.channel(ch), "to "+ch)
+			k.receive(sub, k.channel(ch), "to "+ch)
+		}
+	}},
+	{name: "Subscribe/AddTwice", needs: needs{subscriber: true}, run: func(k *kit) {
+		sub := k.subscribe(k.open(), k.channel("a"))
+		k.add(sub, k.channel("a"))
+		k.add(sub, k.channel("a"), k.channel("b"))
+		k.publish(k.channel("a"), "once")
+		k.publish(k.channel("b"), "next")
+		k.receive(sub, k.channel("a"), "once")
+		k.receive(sub, k.channel("b"), "next")
+	}},
+	{name: "Subscribe/AddNothing", needs: needs{subscriber: true}, run: func(k *kit) {
+		sub := k.subscribe(k.open())
+		k.add(sub)
+		k.remove(sub)
+		k.add(sub, k.channel("a"))
+		k.publish(k.channel("a"), "x")
+		k.receive(sub, k.channel("a"), "x")
+	}},
+	{name: "Subscribe/Remove", needs: needs{subscriber: true}, run: func(k *kit) {
+		sub := k.subscribe(k.open(), k.channel("a"), k.channel("b"))
+		k.remove(sub, k.channel("a"))
+		k.publish(k.channel("a"), "removed")
+		k.publish(k.channel("b"), "kept")
+		k.receive(sub, k.channel("b"), "kept")
+		if n := k.publish(k.channel("a"), "again"); n != 0 {
+			k.Errorf("after Remove has returned a message still has %d receivers", n)
+		}
+		// Everything removed, and a new beginning on the same Subscription.
+		k.remove(sub, k.channel("b"))
+		k.add(sub, k.channel("a"))
+		k.publish(k.channel("a"), "back")
+		k.receive(sub, k.channel("a"), "back")
+	}},
+	{name: "Subscribe/RemoveUnknown", needs: needs{subscriber: true}, run: func(k *kit) {
+		sub := k.subscribe(k.open())
+		k.remove(sub, k.channel("never added"))
+		k.add(sub, k.channel("a"))
+		k.remove(sub, k.channel("never added"), k.channel("neither"))
+		k.publish(k.channel("a"), "x")
+		k.receive(sub, k.channel("a"), "x")
+	}},
+	{name: "Subscribe/WithoutReceive", needs: needs{subscriber: true}, run: func(k *kit) {
+		// Add and Remove make progress while messages pile up unread; then each
+		// message is there or a gap says that some are not.
+		sub := k.subscribe(k.open(), k.channel("busy"))
+		for i := range 500 {
+			k.publish(k.channel("busy"), fmt.Sprint(i))
+		}
+		k.add(sub, k.channel("late"))
+		k.remove(sub, k.channel("late"))
+		next, gap := 0, false
+		for next < 500 {
+			m, err := k.next(sub, k.time.short)
+			switch {
+			case errors.Is(err, driver.ErrGap):
+				gap = true
+			case errors.Is(err, context.DeadlineExceeded) && gap:
+				next = 500
+			case err != nil:
+				k.Fatalf("Receive gave %v after %d of 500 messages and no gap", err, next)
+			case m.Payload == fmt.Sprint(next):
+				next++
+			case gap:
+				_, _ = fmt.Sscan(m.Payload, &next)
+				next++
+			default:
+				k.Fatalf("message %d is %q; some were lost without a gap", next, m.Payload)
+			}
+		}
+	}},
+	{name: "Subscribe/ConcurrentAdd", needs: needs{subscriber: true}, run: func(k *kit) {
+		sub := k.subscribe(k.open())
+		k.parallel(10, func(g int) {
+			for i := range 5 {
+				k.add(sub, k.channel(fmt.Sprint("ch", g, "-", i)), k.channel("common"))
+			}
+			k.remove(sub, k.channel(fmt.Sprint("ch", g, "-", 0)))
+		})
+		for g := range 10 {
+			ch := k.channel(fmt.Sprint("ch", g, "-", 4))
+			k.publish(k.channel(fmt.Sprint("ch", g, "-", 0)), "removed")
+			k.publish(ch, "x")
+			k.receive(sub, ch, "x")
+		}
+	}},
+	{name: "Subscribe/OneConnection", needs: needs{subscriber: true}, run: func(k *kit) {
+		conn := k.warm()
+		before := k.wire.Open()
+		sub := k.subscribe(conn, k.channel("a"))
+		for i := range 20 {
+			k.add(sub, k.channel(fmt.Sprint(i)))
+		}
+		if n := k.wire.Open() - before; n > 1 {
+			k.Errorf("a Subscription with 21 channels uses %d connections; want one", n)
+		}
+		// and it does not take the commands' connection away.
+		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+		_ = sub.Close()
+		if !k.eventually(k.time.settle, func() bool { return k.wire.Open() <= before }) {
+			k.Errorf("the connection of a closed Subscription is still open")
+		}
+		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+	}},
+	{name: "Subscribe/Two", needs: needs{subscriber: true}, run: func(k *kit) {
+		conn := k.open()
+		a, b := k.subscribe(conn, k.channel("x")), k.subscribe(conn, k.channel("x"))
+		k.publish(k.channel("x"), "both")
+		k.receive(a, k.channel("x"), "both")
+		k.receive(b, k.channel("x"), "both")
+		_ = a.Close()
+		k.publish(k.channel("x"), "the other")
+		k.receive(b, k.channel("x"), "the other")
+	}},
+	{name: "Subscribe/NoPerm", needs: needs{subscriber: true, realServer: true}, run: func(k *kit) {
+		user, password := "conformance-"+k.prefix[13:25], "only-for-this-case"
+		if e, refused := k.direct("ACL", "SETUSER", user, "on", ">"+password, "~*", "+@all", "resetchannels", "&"+k.channel("allowed")).(*driver.ServerError); refused {
+			k.Skipf("the server does not let the suite make a user: %v", e)
+		}
+		k.cleanup(func() { k.direct("ACL", "DELUSER", user) })
+		sub := k.subscribe(k.open(func(c *driver.Config) { c.Username, c.Password = user, driver.Secret(password) }))
+		k.add(sub, k.channel("allowed"))
+		ctx, cancel := k.within(k.time.settle)
+		defer cancel()
+		err := sub.Add(ctx, k.channel("forbidden"))
+		k.checkText(err)
+		if e, ok := errors.AsType[*driver.ServerError](err); !ok || e.Code != "NOPERM" {
+			k.Errorf("Add of a forbidden channel gave %v (%T); want the *driver.ServerError NOPERM", err, err)
+		}
+		k.publish(k.channel("allowed"), "x")
+		for {
+			m, err := k.next(sub, k.time.settle)
+			if err != nil && !errors.Is(err, driver.ErrGap) {
+				k.Fatalf("after NOPERM for one channel Receive gives %v", err)
+			}
+			if m.Payload == "x" {
+				return
+			}
+			k.publish(k.channel("allowed"), "x")
+		}
+	}},
+}

@@ -1,0 +1,182 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// maxSilence is how long a Subscription may take to notice a dead connection.
+const maxSilence = 15 * time.Second
+
+// subscribeFaultCases: a Subscription while the network is not well.
+var subscribeFaultCases = []testCase{
+	{name: "Subscribe/Gap", needs: needs{subscriber: true}, run: func(k *kit) {
+		sub := k.subscribe(k.open(), k.channel("a"))
+		for range 3 {
+			k.wire.KillAll()
+			k.gap(sub, k.time.settle)
+			k.delivers(sub, "a")
+		}
+	}},
+	{name: "Subscribe/Gap/AllChannels", needs: needs{subscriber: true}, run: func(k *kit) {
+		// After the gap every channel is subscribed again, none that was removed.
+		sub := k.subscribe(k.open(), k.channel("a"), k.channel("b"), k.channel("c"), k.channel("gone"))
+		k.remove(sub, k.channel("gone"))
+		k.wire.KillAll()
+		k.gap(sub, k.time.settle)
+		k.delivers(sub, "a", "b", "c")
+		if n := k.publish(k.channel("gone"), "x"); n != 0 {
+			k.Errorf("a removed channel came back with the reconnect")
+		}
+	}},
+	{name: "Subscribe/Gap/Unread", needs: needs{subscriber: true}, run: func(k *kit) {
+		// The connection breaks while nobody is in Receive: what came before is
+		// delivered or covered, and the gap is not lost.
+		sub := k.subscribe(k.open(), k.channel("a"))
+		k.publish(k.channel("a"), "before")
+		time.Sleep(k.time.pause)
+		k.wire.KillAll()
+		if !k.eventually(k.time.settle, func() bool { return k.acknowledged("a") > 1 }) {
+			k.Fatalf("the Subscription has not subscribed again after %v", k.time.settle)
+		}
+		k.publish(k.channel("a"), "after")
+		gap := false
+		for {
+			m, err := k.next(sub, k.time.settle)
+			switch {
+			case errors.Is(err, driver.ErrGap):
+				gap = true
+			case err != nil:
+				k.Fatalf("Receive gave %v; the gap seen: %t", err, gap)
+			case m.Payload == "after" && gap:
+				return
+			case m.Payload == "after":
+				// It may overtake the gap, but the gap has to follow.
+				k.gap(sub, k.time.settle)
+				return
+			}
+		}
+	}},
+	{name: "Subscribe/Gap/DuringAdd", needs: needs{subscriber: true}, run: func(k *kit) {
+		// The acknowledgement is lost. Add fails or comes through by the
+		// reconnect; afterwards a further Add works and the old channel is kept.
+		sub := k.subscribe(k.open(), k.channel("a"))
+		k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: k.channel("b")}, wire.CutReply)
+		ctx, cancel := k.within(k.time.settle)
+		defer cancel()
+		err := sub.Add(ctx, k.channel("b"))
+		if errors.Is(err, context.DeadlineExceeded) {
+			k.Errorf("Add whose acknowledgement is lost does not return for %v", k.time.settle)
+		}
+		k.add(sub, k.channel("b"))
+		k.gap(sub, k.time.settle)
+		k.delivers(sub, "a", "b")
+	}},
+	{name: "Subscribe/BlackHole", needs: needs{subscriber: true}, run: func(k *kit) {
+		// The connection swallows everything and stays open; new ones work.
+		sub := k.subscribe(k.open(), k.channel("a"))
+		k.publish(k.channel("a"), "before")
+		k.receive(sub, k.channel("a"), "before")
+		k.wire.Mute()
+		k.gap(sub, maxSilence+k.time.slack)
+		k.delivers(sub, "a")
+	}},
+	{name: "Subscribe/BlackHole/Idle", needs: needs{subscriber: true}, run: func(k *kit) {
+		// Nobody is in Receive, and still the driver notices by itself.
+		sub := k.subscribe(k.open(), k.channel("a"))
+		k.wire.Mute()
+		time.Sleep(maxSilence)
+		k.gap(sub, k.time.dial+k.time.slack)
+		k.delivers(sub, "a")
+	}},
+	{name: "Subscribe/Quiet", needs: needs{subscriber: true}, run: func(k *kit) {
+		// A connection on which nothing is published is not a dead one.
+		if k.realTime() {
+			k.Skipf("this takes minutes in real time")
+		}
+		sub := k.subscribe(k.open(), k.channel("a"))
+		dials := k.wire.Dials()
+		if m, err := k.next(sub, 2*time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+			k.Errorf("a quiet Subscription gave (%+v, %v); want nothing", m, err)
+		}
+		if n := k.wire.Dials() - dials; n > 0 {
+			k.Errorf("a quiet Subscription reconnected %d times", n)
+		}
+		k.publish(k.channel("a"), "x")
+		k.receive(sub, k.channel("a"), "x")
+	}},
+	{name: "Subscribe/Outage", needs: needs{subscriber: true}, run: func(k *kit) {
+		// The server is away for a while. The Subscription comes back by itself.
+		sub := k.subscribe(k.open(), k.channel("a"))
+		k.wire.Refuse(true)
+		k.wire.KillAll()
+		for range 5 {
+			if _, err := k.next(sub, k.time.short); errors.Is(err, driver.ErrClosed) {
+				k.Errorf("Receive gave %v; the Subscription must come back", err)
+			}
+		}
+		k.wire.Refuse(false)
+		k.delivers(sub, "a")
+	}},
+	{name: "Subscribe/Ctx/Add", needs: needs{subscriber: true}, run: func(k *kit) {
+		sub := k.subscribe(k.open(), k.channel("a"))
+		ended, cancel := context.WithCancel(k.ctx)
+		cancel()
+		k.is("Add with an ended ctx", sub.Add(ended, k.channel("never")), context.Canceled)
+		for i, newCtx := range []ctxMaker{cancelAfter, deadlineAfter} {
+			ch := k.channel(fmt.Sprint("b", i))
+			rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: ch}, wire.HoldReply)
+			ctx, cancel := newCtx(k)
+			k.promptCall(ctx, "Add without an acknowledgement", func() error { return sub.Add(ctx, ch) })
+			cancel()
+			rule.Release()
+		}
+		k.delivers(sub, "a")
+	}},
+	{name: "Subscribe/Ctx/Remove", needs: needs{subscriber: true}, run: func(k *kit) {
+		sub := k.subscribe(k.open(), k.channel("a"), k.channel("b"))
+		rule := k.wire.On(wire.Match{Name: "UNSUBSCRIBE"}, wire.HoldReply)
+		ctx, cancel := cancelAfter(k)
+		defer cancel()
+		k.promptCall(ctx, "Remove without an acknowledgement", func() error { return sub.Remove(ctx, k.channel("b")) })
+		rule.Release()
+		k.delivers(sub, "a")
+	}},
+	{name: "Subscribe/Ctx/HungDial", needs: needs{subscriber: true}, run: func(k *kit) {
+		conn := k.warm()
+		k.wire.HangDials()
+		ctx, cancel := cancelAfter(k)
+		defer cancel()
+		k.promptCall(ctx, "Subscribe and Add while dialing hangs", func() error {
+			sub, err := k.subscriber(conn).Subscribe(ctx)
+			if err != nil {
+				return err
+			}
+			k.cleanup(func() { _ = sub.Close() })
+			return sub.Add(ctx, k.channel("a"))
+		})
+	}},
+	{name: "Subscribe/Close/Add", needs: needs{subscriber: true}, run: func(k *kit) {
+		sub := k.subscribe(k.open(), k.channel("a"))
+		rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: k.channel("b")}, wire.HoldReply)
+		add := k.background(func() (driver.Value, error) { return nil, sub.Add(k.ctx, k.channel("b")) })
+		k.await(rule.Happened(), k.time.bound, "SUBSCRIBE has not reached the server")
+		k.prompty("Close of a Subscription", func() { _ = sub.Close() })
+		k.wait(add, k.time.slack, "Add at Close")
+		k.is("Add at Close", add.err, driver.ErrClosed)
+	}},
+	{name: "Subscribe/Close/Outage", needs: needs{subscriber: true}, run: func(k *kit) {
+		// Close is prompt while the Subscription tries to reconnect, too.
+		sub := k.subscribe(k.open(), k.channel("a"))
+		k.wire.HangDials()
+		k.wire.KillAll()
+		dials := k.wire.Dials()
+		k.eventually(k.time.settle, func() bool { return k.wire.Dials() > dials })
+		k.prompty("Close of a Subscription that reconnects", func() { _ = sub.Close() })
+	}},
+}

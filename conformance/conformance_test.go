@@ -1,0 +1,121 @@
+package conformance_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/conformance"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func harness(b bug) conformance.Harness {
+	return conformance.Harness{
+		Open:         refDriver{bug: b}.OpenConnector,
+		Capabilities: conformance.Capabilities{Batcher: true, Subscriber: true, Describer: true},
+	}
+}
+
+func TestReference(t *testing.T) {
+	conformance.Test(t, harness(""), contract)
+}
+
+// A client that cannot take a dialer is tested through TCP, in real time.
+func TestTCPOnly(t *testing.T) {
+	h := harness("")
+	h.Open = func(cfg driver.Config) (driver.Connector, error) {
+		require.Nil(t, cfg.Dial)
+		return refDriver{}.OpenConnector(cfg)
+	}
+	h.TCPOnly = true
+	report := conformance.Run(t, h, conformance.Only("Do/Reply", "Do/Recover", "Do/LostReply", "Close", "Subscribe/Gap"))
+	require.NoError(t, report.Err())
+	assert.Equal(t, []string{"Do/Reply/Typed"}, report.Names(conformance.Skipped), "it needs a real server")
+}
+
+// A driver without optional interfaces: their cases are skipped, the rest holds.
+func TestBareConn(t *testing.T) {
+	h := conformance.Harness{Open: func(cfg driver.Config) (driver.Connector, error) {
+		c, err := refDriver{}.OpenConnector(cfg)
+		return bareConnector{c}, err
+	}}
+	report := conformance.Run(t, h, contract)
+	require.NoError(t, report.Err())
+	assert.Subset(t, report.Names(conformance.Skipped), []string{"Batch/Order", "Subscribe/Ack", "Describe/Mode", "Close/Batch"})
+	assert.Contains(t, report.Names(conformance.Passed), "Do/Reply/Nil")
+}
+
+type bareConnector struct{ driver.Connector }
+
+func (c bareConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return driver.Wrapper{Conn: conn}, nil
+}
+
+func TestUndeclaredCapabilityFails(t *testing.T) {
+	h := harness("")
+	h.Capabilities.Describer = false
+	report := conformance.Run(t, h, conformance.Only("Capabilities", "Describe"))
+	assert.Equal(t, []string{"Capabilities/Declared"}, report.Names(conformance.Failed))
+	assert.ErrorContains(t, report.Err(), "Describer:true")
+}
+
+func TestKnown(t *testing.T) {
+	known := conformance.Deviation{Case: "Do/Reply/EmptyBulk", Link: "https://example.org/issue/1", Why: "the client cannot tell"}
+	only := conformance.Only("Do/Reply/EmptyBulk", "Do/Reply/Bulk")
+
+	h := harness("empty-is-nil")
+	h.Known = []conformance.Deviation{known}
+	report := conformance.Run(t, h, only)
+	require.NoError(t, report.Err(), "what is known does not fail the run")
+	assert.Equal(t, []string{known.Case}, report.Names(conformance.Known))
+
+	h = harness("")
+	h.Known = []conformance.Deviation{known}
+	report = conformance.Run(t, h, only)
+	assert.Equal(t, []string{known.Case}, report.Names(conformance.Stale))
+	require.ErrorContains(t, report.Err(), "remove it from Harness.Known")
+	require.ErrorContains(t, report.Err(), known.Link)
+}
+
+func TestHarnessIsChecked(t *testing.T) {
+	for want, h := range map[string]conformance.Harness{
+		"Open is nil":   {},
+		"has no link":   {Open: refDriver{}.OpenConnector, Known: []conformance.Deviation{{Case: "Do/Reply/Nil", Why: "because"}}},
+		"names no case": {Open: refDriver{}.OpenConnector, Known: []conformance.Deviation{{Case: "Do/Reply/Nill", Link: "x"}}},
+	} {
+		report := conformance.Run(t, h, conformance.Only("Do/Reply/Nil"))
+		assert.Len(t, report.Results, 1)
+		assert.ErrorContains(t, report.Err(), want)
+	}
+}
+
+// What would end or hang the test process is a failure of the case, and says why.
+func TestCatastrophes(t *testing.T) {
+	for b, c := range map[bug]struct{ name, want string }{
+		"panics":                {"Do/Reply/Nil", "panicked: a bug"},
+		"hangs":                 {"Do/Reply/Nil", "blocked for ever"},
+		"close-unused-hangs":    {"Close/Unused", "has not returned"},
+		"close-leaks-goroutine": {"Do/Reply/Nil", "(*refConn).Close.func"},
+		"writes-nonsense":       {"Do/Reply/Nil", "not the Redis protocol"},
+	} {
+		t.Run(string(b), func(t *testing.T) {
+			report := conformance.Run(t, harness(b), conformance.Only(c.name))
+			assert.Equal(t, []string{c.name}, report.Names(conformance.Failed))
+			assert.ErrorContains(t, report.Err(), c.want)
+		})
+	}
+}
+
+func TestCaseNamesAreUnique(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range conformance.Cases() {
+		assert.False(t, seen[c], c)
+		seen[c] = true
+	}
+}

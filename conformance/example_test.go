@@ -1,0 +1,51 @@
+package conformance_test
+
+import (
+	"testing"
+
+	"github.com/golocker/golocker/conformance"
+)
+
+// Everything that the author of a driver writes, in the driver's own test file:
+// replace refDriver by your Driver. The second test runs where there is a server.
+func Example() {
+	harness := conformance.Harness{
+		Open:         refDriver{}.OpenConnector,
+		Capabilities: conformance.Capabilities{Batcher: true, Subscriber: true, Describer: true},
+	}
+
+	_ = func(t *testing.T) { // func TestConformance(t *testing.T)
+		conformance.Test(t, harness)
+	}
+
+	_ = func(t *testing.T) { // func TestConformanceOnServer(t *testing.T)
+		conformance.Test(t, harness, conformance.Server("127.0.0.1:6379"), conformance.Auth("", "password"))
+	}
+}
+
+// A client that cannot pass a case names it, with a link to the reason.
+func ExampleHarness_known() {
+	_ = func(t *testing.T) {
+		conformance.Test(t, conformance.Harness{
+			Open: refDriver{}.OpenConnector,
+			Known: []conformance.Deviation{{
+				Case: "Do/Ctx/CancelInFlight",
+				Link: "https://example.org/client/issues/42",
+				Why:  "the client cannot abandon a command",
+			}},
+		})
+	}
+}
+
+// Run gives the findings to a test that judges them itself.
+func ExampleRun() {
+	_ = func(t *testing.T) {
+		report := conformance.Run(t, conformance.Harness{Open: refDriver{}.OpenConnector}, conformance.Only("Do/Reply"))
+		for _, r := range report.Results {
+			t.Log(r.Case, r.Status, r.Elapsed)
+		}
+		if err := report.Err(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package conformance_test
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/golocker/golocker/conformance"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// The lock level runs the real algorithms, so a broken algorithm has to be made
+// on the way: a breaker sits between the core and the reference driver and
+// changes commands, replies, messages, or a line of a script.
+
+// do is driver.Conn.Do.
+type do func(ctx context.Context, cmd driver.Command) (driver.Value, error)
+
+// A breaker says what goes wrong on one connector. A nil field changes nothing.
+type breaker struct {
+	// do is called for every command, those of batches included.
+	do func(ctx context.Context, cmd driver.Command, next do) (driver.Value, error)
+	// conn is called for every Conn with the connector it comes from.
+	conn func(driver.Connector, driver.Conn) driver.Conn
+	// sub is called for every Subscription.
+	sub func(driver.Subscription) driver.Subscription
+}
+
+type brokenConnector struct {
+	driver.Connector
+	breaker
+}
+
+func (c brokenConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c.conn != nil {
+		conn = c.conn(c.Connector, conn)
+	}
+	return brokenConn{conn, conn.(driver.Describer), c.breaker}, nil
+}
+
+type brokenConn struct {
+	driver.Conn
+	driver.Describer
+	breaker breaker
+}
+
+func (c brokenConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	if c.breaker.do == nil {
+		return c.Conn.Do(ctx, cmd)
+	}
+	return c.breaker.do(ctx, cmd, c.Conn.Do)
+}
+
+// DoBatch is as fast as the driver's own only where commands are not changed.
+func (c brokenConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
+	if c.breaker.do == nil {
+		return driver.DoBatch(ctx, c.Conn, cmds)
+	}
+	results := make([]driver.Result, len(cmds))
+	for i, cmd := range cmds {
+		results[i].Value, results[i].Err = c.Do(ctx, cmd)
+	}
+	return results
+}
+
+func (c brokenConn) Subscribe(ctx context.Context) (driver.Subscription, error) {
+	sub, err := c.Conn.(driver.Subscriber).Subscribe(ctx)
+	if err == nil && c.breaker.sub != nil {
+		sub = c.breaker.sub(sub)
+	}
+	return sub, err
+}
+
+// lockHarness is a harness of the reference driver with a bug, a breaker for
+// each connector, or both.
+func lockHarness(m lockMutant) conformance.Harness {
+	h := harness(m.bug)
+	if m.breaks == nil {
+		return h
+	}
+	open := h.Open
+	h.Open = func(cfg driver.Config) (driver.Connector, error) {
+		c, err := open(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return brokenConnector{c, m.breaks()}, nil
+	}
+	return h
+}
+
+// scripts are the core's Lua files by the digest under which the core runs them.
+var scripts = sync.OnceValue(func() map[string]luaScript {
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join("..", "locker", "lua", name+".lua"))
+		if err != nil {
+			panic(err)
+		}
+		return string(b)
+	}
+	prelude, wake := read("prelude"), read("wake")
+	found := map[string]luaScript{}
+	for _, name := range []string{"acquire", "renew", "release", "giveup", "attach", "unattach", "inspect", "break"} {
+		body := read(name)
+		for _, source := range []string{body, prelude + body, prelude + wake + body} {
+			sum := sha1.Sum([]byte(source))
+			found[hex.EncodeToString(sum[:])] = luaScript{name, source}
+		}
+	}
+	return found
+})
+
+type luaScript struct{ name, source string }
+
+// scriptOf returns the script that cmd runs, the zero luaScript if none.
+func scriptOf(cmd driver.Command) luaScript {
+	switch cmd.Name() {
+	case "EVALSHA":
+		return scripts()[cmd.Args[1]]
+	case "EVAL":
+		sum := sha1.Sum([]byte(cmd.Args[1]))
+		return scripts()[hex.EncodeToString(sum[:])]
+	}
+	return luaScript{}
+}
+
+// runs tells whether cmd runs the script with that name.
+func runs(cmd driver.Command, name string) bool { return scriptOf(cmd).name == name }
+
+// A luaEdit changes a line of a script, or of all where script is empty.
+type luaEdit struct{ script, before, after string }
+
+func (e luaEdit) applies(s luaScript) bool {
+	return (e.script == s.name || e.script == "") && strings.Contains(s.source, e.before)
+}
+
+func (e luaEdit) breaker() breaker {
+	return breaker{do: func(ctx context.Context, cmd driver.Command, next do) (driver.Value, error) {
+		if s := scriptOf(cmd); e.applies(s) {
+			cmd.Args = append([]string{"EVAL", strings.Replace(s.source, e.before, e.after, 1)}, cmd.Args[2:]...)
+		}
+		return next(ctx, cmd)
+	}}
+}
+
+// changes tells whether there is anything to change: the core may have moved on.
+func (e luaEdit) changes() bool {
+	for _, s := range scripts() {
+		if e.applies(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// commands breaks the way of single commands.
+func commands(f func(ctx context.Context, cmd driver.Command, next do) (driver.Value, error)) func() breaker {
+	return func() breaker { return breaker{do: f} }
+}

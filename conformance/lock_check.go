@@ -1,0 +1,76 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/golocker/golocker/locker"
+)
+
+func (k *lockKit) inspect(name string) locker.Status {
+	ctx, cancel := k.within(k.time.bound)
+	defer cancel()
+	s, err := k.undisturbed().Inspect(ctx, name)
+	if err != nil {
+		k.Fatalf("Inspect gave %v", err)
+	}
+	return s
+}
+
+// value returns what stands at a lock's key, "" if nothing does.
+func (k *lockKit) value(name string) string {
+	v, _ := k.direct("GET", name).(string)
+	return v
+}
+
+// left returns the TTL of a key, negative if it has none or does not exist.
+func (k *lockKit) left(name string) time.Duration {
+	ms, _ := k.direct("PTTL", name).(int64)
+	return time.Duration(ms) * time.Millisecond
+}
+
+// free checks that nobody holds a lock any more.
+func (k *lockKit) free(name, when string) {
+	if v := k.value(name); v != "" {
+		k.Errorf("%s: the lock is still held by %q", when, v)
+	}
+}
+
+// soonFree is free for what happens in the background.
+func (k *lockKit) soonFree(name, when string) {
+	if !k.eventually(k.time.settle, func() bool { return k.value(name) == "" }) {
+		k.free(name, when)
+	}
+}
+
+// valid checks that a lease is held, on the server for longer than here.
+func (k *lockKit) valid(l *locker.Lease, when string) {
+	deadline, left := l.Deadline(), k.left(l.Name())
+	if ours := time.Until(deadline); left < ours {
+		k.Errorf("%s: the server holds the lock for %v more, the lease for %v", when, left, ours)
+	}
+	if err := l.Err(); err != nil {
+		k.Errorf("%s: the lease is not held: %v", when, err)
+	} else if !l.Valid() || l.Context().Err() != nil {
+		k.Errorf("%s: Err gives nil, Valid %t and the Context's error is %v", when, l.Valid(), l.Context().Err())
+	}
+}
+
+// ended waits for the end of a lease's context and checks its cause.
+func (k *lockKit) ended(l *locker.Lease, within time.Duration, causes ...error) {
+	k.await(l.Context().Done(), within, "the lease's context has not ended")
+	for _, want := range causes {
+		k.is("the cause of the lease's context", context.Cause(l.Context()), want)
+	}
+	if l.Valid() {
+		k.Errorf("the lease's context has ended and Valid still gives true")
+	}
+}
+
+// isNot checks that err does not match target.
+func (k *lockKit) isNot(what string, err, target error) {
+	if errors.Is(err, target) {
+		k.Errorf("%s gave %v, which matches %q", what, err, target)
+	}
+}

@@ -1,0 +1,75 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// lockServerCases: what only a real server does.
+var lockServerCases = []testCase{
+	lockCase("Server/NoPerm/Lock", needs{realServer: true}, func(k *lockKit) {
+		// A user that must not write: the refusal is told at once.
+		as := k.user("on", "~*", "&*", "+@all", "-set")
+		c := k.clientOn(k.connector(as))
+		k.refusedBy("Lock", k.later(k.ctx, c.Mutex(k.key("lock"))), &driver.ServerError{Code: "NOPERM"})
+		ctx, cancel := k.within(k.time.bound)
+		defer cancel()
+		_, err := c.Mutex(k.key("lock"), locker.Fenced()).Lock(ctx)
+		if err == nil {
+			k.Errorf("a fenced Lock succeeded for a user that must not write")
+		}
+		k.isNot("a fenced Lock of a user that must not write", err, context.DeadlineExceeded)
+		k.free(k.key("lock"), "after it was refused")
+	}),
+	lockCase("Server/NoPerm/Subscribe", needs{realServer: true, subscriber: true}, func(k *lockKit) {
+		// A user that must not subscribe: it polls.
+		as := k.user("on", "~*", "+@all", "-subscribe", "-psubscribe", "-ssubscribe", "resetchannels")
+		c := k.clientOn(k.connector(as))
+		name := k.key("lock")
+		held := k.take(k.client().Mutex(name, locker.TTL(k.times.long)))
+		g := k.later(k.ctx, c.Mutex(name))
+		time.Sleep(k.times.poll)
+		if n := k.inspect(name).Waiters; n != 0 {
+			k.Errorf("%d waiters say that they listen; the only one must not", n)
+		}
+		k.unlock(held)
+		k.unlock(k.granted(g, 256*time.Millisecond+k.times.grant, "a waiter that must not subscribe"))
+	}),
+	lockCase("Server/ClientPause", needs{realServer: true}, func(k *lockKit) {
+		// The server stops to answer for a while. No lease is lost by that, and no
+		// call outlives its ctx.
+		c := k.clientOn(k.connector(func(c *driver.Config) { c.Timeout = k.time.bound }))
+		k.warm(c)
+		l := k.take(c.Mutex(k.key("held"), locker.TTL(2*k.times.ttl)))
+		pause := k.times.ttl
+		begun := time.Now()
+		if v := k.direct("CLIENT", "PAUSE", fmt.Sprint(pause.Milliseconds())); v != "OK" {
+			k.Skipf("CLIENT PAUSE is not allowed: %s", show(v))
+		}
+		ctx, cancel := k.within(k.time.short)
+		defer cancel()
+		err := k.refused(k.later(ctx, c.Mutex(k.key("lock"))), k.time.short+pause/2, "Lock on a paused server, its ctx ended,")
+		k.is("Lock on a paused server", err, context.DeadlineExceeded)
+		time.Sleep(time.Until(begun.Add(2*k.times.ttl + pause/2)))
+		k.valid(l, "after the server was paused")
+		k.unlock(l)
+		k.soonFree(k.key("lock"), "after the server was paused and the caller gave up")
+	}),
+}
+
+// user makes a user on the server, which is deleted at the end, and returns what
+// makes a Config use it.
+func (k *lockKit) user(rules ...string) func(*driver.Config) {
+	name, password := "conformance-"+strings.ToLower(rand.Text()[:8]), rand.Text()
+	k.cleanup(func() { k.direct("ACL", "DELUSER", name) })
+	if v := k.direct(append([]string{"ACL", "SETUSER", name, ">" + password}, rules...)...); v != "OK" {
+		k.Skipf("the suite must not make users here: %s", show(v))
+	}
+	return func(c *driver.Config) { c.Username, c.Password = name, driver.Secret(password) }
+}

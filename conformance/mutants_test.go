@@ -1,0 +1,246 @@
+package conformance_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/conformance"
+)
+
+// A mutant is the reference driver with one bug, and the cases that must find
+// it, separated by space. A bug may fail further cases.
+type mutant struct {
+	bug   bug
+	fails string
+}
+
+var mutants = []mutant{
+	// Opening and connecting.
+	{"hides-batcher", `Capabilities/Declared`},
+	{"open-dials", `Connector/NoIO`},
+	{"no-driver", `Connector/Driver`},
+	{"connect-remembers-error", `Connector/ConnectAgain`},
+	{"conns-are-shared", `Close/OtherConn`},
+	{"no-auth", `Config/Auth`},
+	{"no-select", `Config/DB`},
+	{"no-client-name", `Config/ClientName`},
+	{"timeout-halved", `Config/Timeout`},
+
+	// Passwords.
+	{"auth-error-shows-password", `Silent/WrongPassword Silent/Faults`},
+	{"dial-error-shows-password", `Silent/Faults Do/Refused/NotReplied Do/Bounded/Refused Do/Recover/Refused`},
+	{"open-error-shows-password", `Silent/OpenConnector`},
+
+	// Replies.
+	{"nil-is-an-error", `Do/Reply/Nil Do/Reply/NilArray Batch/Results`},
+	{"nil-is-empty", `Do/Reply/Nil Do/Reply/NilArray Do/Reply/NilInArray Batch/Results`},
+	{"empty-is-nil", `Do/Reply/EmptyBulk`},
+	{"empty-array-is-nil", `Do/Reply/EmptyArray`},
+	{"numbers-are-integers", `Do/Reply/Bulk`},
+	{"integers-are-strings", `Do/Reply/Integer Do/Keys/Anywhere Batch/Order`},
+	{"integers-are-int32", `Do/Reply/Integer`},
+	{"status-is-bool", `Do/Reply/Status Batch/Results`},
+	{"arrays-are-strings", `
+		Do/Reply/Array Do/Reply/EmptyArray Do/Reply/NestedArray Do/Reply/NilInArray Do/Reply/NestedError
+		Do/Args/Many Do/Keys/Anywhere`},
+	{"arrays-are-flat", `Do/Reply/EmptyArray Do/Reply/NestedArray Do/Binary/Nested Batch/Results`},
+	{"nested-error-fails", `Do/Reply/NestedError`},
+	{"maps-are-maps", `Do/Reply/Map`},
+	{"sets-are-maps", `Do/Reply/Set`},
+	{"doubles-are-floats", `Do/Reply/Double`},
+	{"replies-are-UTF8", `Do/Binary/Value Do/Binary/Nested Do/Binary/NotUTF8 Batch/Results`},
+	{"nested-strings-are-trimmed", `Do/Binary/Nested`},
+
+	// Error replies.
+	{"error-is-plain", `
+		Do/Error/ERR Do/Error/NOSCRIPT Do/Error/WRONGTYPE Do/Error/Custom Do/Error/ThenWorks Do/Error/Transient
+		Batch/Results Describe/Mode Describe/RunID Describe/Refused`},
+	{"error-is-value", `
+		Do/Error/ERR Do/Error/NOSCRIPT Do/Error/WRONGTYPE Do/Error/Custom Do/Error/ThenWorks Do/Error/Transient
+		Batch/Results`},
+	{"value-beside-error", `Do/Error/ERR Do/Error/NOSCRIPT Do/Error/WRONGTYPE Do/Error/Custom Do/Error/ThenWorks`},
+	{"strips-ERR", `Do/Error/ERR Batch/Results`},
+	{"unknown-code-is-ERR", `Do/Error/Custom Do/Error/ThenWorks Do/Error/Transient Batch/Results`},
+	{"error-reply-loses-slot", `Do/Error/ThenWorks`},
+	{"resends-transient", `Do/Error/Transient`},
+
+	// Arguments.
+	{"drops-nul", `Do/Binary/Value Do/Binary/Key Do/Binary/Nested Batch/Results`},
+	{"key-ends-at-newline", `Do/Binary/Key`},
+	{"drops-empty-args", `Do/Args/Empty`},
+	{"args-limit", `Do/Args/Many`},
+	{"value-limit", `Do/Args/Large`},
+	{"upper-cases-in-place", `Do/Args/Unchanged`},
+	{"keeps-args", `Do/Args/NotKept`},
+	{"key-is-first-argument", `Do/Keys/Anywhere`},
+
+	// At most once, and what is known.
+	{"resends", `
+		Do/LostRequest/Unknown Do/LostReply/Unknown Do/LostReply/Half Do/LostReply/Silence
+		Do/LostRequest/BlackHole Do/LostReply/ReadOnly Do/LostReply/Script Do/Bounded/Silence`},
+	{"resends-reads", `Do/LostReply/ReadOnly`},
+	{"resends-on-stale", `
+		Do/LostRequest/Unknown Do/LostReply/Unknown Do/LostReply/ReadOnly Do/LostReply/Script Batch/LostRequest`},
+	{"unknown-is-not-sent", `
+		Do/LostRequest/Unknown Do/LostReply/Unknown Do/LostReply/Half Do/LostReply/Silence
+		Do/LostRequest/BlackHole Do/LostReply/Script Batch/LostReply Batch/LostRequest Batch/Bounded`},
+	{"abandoned-is-not-sent", `
+		Do/AtMostOnce/LateRequest Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Batch/Ctx/InFlight`},
+	{"not-sent-is-unknown", `Close/ErrClosed Close/Batch`},
+	{"dial-error-is-reply", `Do/Refused/NotReplied Do/Bounded/HungDial Do/Bounded/Refused`},
+
+	// Contexts and timeouts.
+	{"sends-with-ended-ctx", `Do/Ctx/EndedBefore `},
+	{"ignores-deadline", `Do/Ctx/DeadlineInFlight Do/Ctx/HungDial/Deadline Do/Ctx/BlackHole Do/Ctx/PoolExhausted`},
+	{"ignores-cancel", `
+		Do/Ctx/CancelInFlight Do/Ctx/HungDial/Cancel
+		Do/Ctx/HungHandshake Do/Ctx/BlackHole Do/Ctx/PoolExhausted`},
+	{"ctx-error-hidden", `Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Do/Ctx/BlackHole Batch/Ctx/InFlight`},
+	{"dial-ignores-ctx", `
+		Do/Ctx/HungDial/Deadline Do/Ctx/HungDial/Cancel Do/Ctx/HungHandshake Do/Ctx/BlackHole
+		Subscribe/Close/Outage`},
+	{"handshake-ignores-ctx", `Do/Ctx/HungHandshake`},
+	{"pool-ignores-ctx", `Do/Ctx/PoolExhausted`},
+	{"no-timeout", `Do/Bounded/Silence Do/Bounded/BlackHole Batch/Bounded`},
+	{"no-dial-timeout", `Do/Bounded/BlackHole Do/Bounded/HungDial`},
+	{"redials-for-ever", `Do/Bounded/BlackHole Do/Bounded/HungDial Do/Bounded/Refused Close/WhileDialing`},
+
+	// Recovery and correlation.
+	{"pool-keeps-broken", `
+		Do/AtMostOnce/StaleConnection Do/Recover/Killed Do/Recover/Refused Do/Recover/Partition
+		Do/Recover/HalfReply Do/Correlation/AbandonedCall Do/Correlation/ConcurrentAbandoned`},
+	{"pool-keeps-pending", `
+		Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Do/Correlation/AbandonedCall
+		Do/Correlation/ConcurrentAbandoned Batch/Ctx/InFlight`},
+	{"pool-fails-when-busy", `Do/Ctx/PoolExhausted Do/Correlation/Concurrent Do/Concurrent/Counter Batch/Concurrent`},
+	{"breaker-stays-open", `Do/Recover/Refused Subscribe/Outage`},
+
+	// Close.
+	{"close-twice-fails", `Close/Idempotent`},
+	{"close-twice-hangs", `Close/Idempotent Close/Concurrent`},
+	{"close-twice-panics", `Close/Idempotent Close/Concurrent`},
+	{"close-unused-hangs", `Close/Unused`},
+	{"close-waits", `Close/InFlight Close/WhileDialing Close/BlackHole`},
+	{"close-leaves-calls", `Close/InFlight Close/BlackHole`},
+	{"close-leaves-dials", `Close/WhileDialing`},
+	{"close-leaves-connections", `Close/Connections Close/InFlight Close/BlackHole Subscribe/ConnClose`},
+	{"close-leaves-subscriptions", `Subscribe/ConnClose`},
+	{"close-leaks-goroutine", `Close/Goroutines Close/Unused Do/Reply/Nil Subscribe/Message`},
+	{"works-after-close", `
+		Close/ErrClosed Close/InFlight Close/BlackHole Close/Batch Close/Subscribe Close/Describe
+		Close/OtherConn`},
+	{"subscribe-after-close", `Close/Subscribe`},
+
+	// Batches.
+	{"batch-fails-as-one", `Batch/Results Batch/LostReply`},
+	{"batch-forgets-one", `Batch/One`},
+	{"batch-ignores-ctx", `Batch/Ctx/InFlight`},
+	{"batch-in-parallel", `Batch/Order `},
+	{"batch-limit", `Batch/Thousand`},
+	{"batch-panics-when-empty", `Batch/Empty`},
+	{"batch-resends", `Batch/LostReply Batch/LostRequest Batch/Bounded`},
+	{"batch-reversed", `Batch/Order Batch/Results Batch/LostReply Batch/Ctx/InFlight`},
+	{"batch-stops-at-error", `Batch/Results Batch/LostReply Batch/Ctx/EndedBefore`},
+	{"batch-upper-cases-in-place", `Batch/Unchanged`},
+
+	// Subscriptions.
+	{"sub-add-nothing-fails", `Subscribe/AddNothing`},
+	{"sub-add-twice-fails", `Subscribe/AddTwice Subscribe/ConcurrentAdd Subscribe/Gap/DuringAdd`},
+	{"sub-add-without-ack", `
+		Subscribe/Ack Subscribe/AtOnce Subscribe/Message Subscribe/Ctx/Add
+		Subscribe/Ctx/HungDial Subscribe/Close/Add`},
+	{"sub-adds-first-only", `Subscribe/AddSeveral Subscribe/Remove Subscribe/Gap/AllChannels Subscribe/Ctx/Remove`},
+	{"sub-close-leaves-connection", `Subscribe/OneConnection Subscribe/ConnClose Subscribe/Close/Outage`},
+	{"sub-close-leaves-waiters", `Subscribe/Close Subscribe/ConnClose Subscribe/Close/Add`},
+	{"sub-close-twice-fails", `Subscribe/Close`},
+	{"sub-dies-with-ctx", `Subscribe/OutlivesItsCtx`},
+	{"sub-drops-when-unread", `Subscribe/Message Subscribe/WithoutReceive`},
+	{"sub-forgets-channels", `
+		Subscribe/Gap Subscribe/Gap/AllChannels Subscribe/Gap/Unread Subscribe/Gap/DuringAdd Subscribe/BlackHole
+		Subscribe/BlackHole/Idle Subscribe/Outage`},
+	{"sub-ignores-ctx", `
+		Subscribe/Ctx/Receive Subscribe/Quiet Subscribe/Outage Subscribe/Ctx/Add Subscribe/Ctx/Remove
+		Subscribe/Ctx/HungDial`},
+	{"sub-is-shared", `Subscribe/Two`},
+	{"sub-never-pings", `Subscribe/BlackHole Subscribe/BlackHole/Idle`},
+	{"sub-never-reconnects", `
+		Subscribe/Gap Subscribe/Gap/AllChannels Subscribe/Gap/Unread Subscribe/Gap/DuringAdd Subscribe/BlackHole
+		Subscribe/BlackHole/Idle Subscribe/Outage`},
+	{"sub-no-gap", `
+		Subscribe/Gap Subscribe/Gap/AllChannels Subscribe/Gap/Unread Subscribe/Gap/DuringAdd Subscribe/BlackHole
+		Subscribe/BlackHole/Idle`},
+	{"sub-reads-in-receive", `Subscribe/WithoutReceive Subscribe/Gap/Unread`},
+	{"sub-receive-loses", `Subscribe/Ctx/NoLoss`},
+	{"sub-receive-polls", `Subscribe/Waiting Subscribe/Close`},
+	{"sub-remove-does-nothing", `Subscribe/Remove Subscribe/ConcurrentAdd Subscribe/Ctx/Remove`},
+	{"sub-remove-unknown-fails", `Subscribe/RemoveUnknown`},
+	{"sub-remove-without-ack", `Subscribe/Ctx/Remove`},
+	{"sub-restores-one", `Subscribe/Gap/AllChannels Subscribe/Gap/DuringAdd`},
+	{"sub-trims-payload", `Subscribe/Binary`},
+
+	// Describe.
+	{"describe-fails-when-refused", `Describe/Refused`},
+	{"describe-invents-run-id", `Describe/RunID Describe/Refused`},
+	{"describe-says-cluster", `Describe/Mode`},
+	{"describe-swallows-errors", `Close/Describe Describe/Ctx`},
+}
+
+// realMutants are found by cases that need a real server.
+var realMutants = []mutant{
+	{"nested-types-are-kept", `Do/Reply/Typed`},
+	{"sub-ignores-refusal", `Subscribe/NoPerm`},
+}
+
+// contract selects the level of the suite that is about the driver alone.
+var contract = conformance.Only("Capabilities", "Connector", "Config", "Silent", "Do", "Close", "Batch", "Subscribe", "Describe")
+
+// TestMutants shows that the suite finds what it says it looks for.
+func TestMutants(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(string(m.bug), func(t *testing.T) {
+			t.Parallel()
+			requireKilled(t, m, conformance.Run(t, harness(m.bug), contract))
+		})
+	}
+}
+
+func TestMutantsOnRealServer(t *testing.T) {
+	addr := startRedis(t)
+	for _, m := range realMutants {
+		t.Run(string(m.bug), func(t *testing.T) {
+			requireKilled(t, m, conformance.Run(t, harness(m.bug), conformance.Server(addr),
+				conformance.Auth("", realPassword), conformance.Only(strings.Fields(m.fails)...)))
+		})
+	}
+}
+
+func requireKilled(t *testing.T, m mutant, report conformance.Report) {
+	t.Helper()
+	require.NotEmpty(t, strings.Fields(m.fails))
+	require.Error(t, report.Err())
+	failed := report.Names(conformance.Failed)
+	for _, c := range strings.Fields(m.fails) {
+		assert.Contains(t, failed, c, "the suite does not find the bug there")
+	}
+	t.Logf("fails %v", failed)
+}
+
+// TestEveryCaseKills: a case that no bug can fail is worth nothing.
+func TestEveryCaseKills(t *testing.T) {
+	killed := map[string]bool{}
+	for _, m := range slices.Concat(mutants, realMutants) {
+		for _, c := range strings.Fields(m.fails) {
+			require.Contains(t, conformance.Cases(), c, "mutant %s", m.bug)
+			killed[c] = true
+		}
+	}
+	for _, c := range conformance.Cases() {
+		if !strings.HasPrefix(c, "Lock/") {
+			assert.True(t, killed[c], "no mutant is listed for %s", c)
+		}
+	}
+}

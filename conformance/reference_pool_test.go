@@ -1,0 +1,288 @@
+package conformance_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/golocker/golocker/conformance/internal/resp"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func failAll(n int, err error) []driver.Result { return slices.Repeat([]driver.Result{{Err: err}}, n) }
+
+// exchange sends commands on one connection and reads their replies.
+func (c *refConn) exchange(ctx context.Context, cmds []driver.Command) []driver.Result {
+	if err := ctx.Err(); err != nil && c.bug != "sends-with-ended-ctx" {
+		return failAll(len(cmds), driver.NotSent(err))
+	}
+	l, fresh, err := c.acquire(ctx)
+	if err != nil {
+		if c.bug != "not-sent-is-unknown" && c.bug != "dial-error-is-reply" {
+			err = driver.NotSent(err)
+		}
+		return failAll(len(cmds), err)
+	}
+	results, broken := c.pipeline(ctx, l, cmds)
+	if broken && !fresh && c.bug == "resends-on-stale" && ctx.Err() == nil && errors.Is(results[0].Err, io.EOF) {
+		c.release(l, true)
+		if l, _, err = c.acquire(ctx); err != nil {
+			return failAll(len(cmds), err)
+		}
+		results, broken = c.pipeline(ctx, l, cmds)
+	}
+	switch c.bug {
+	case "pool-keeps-broken":
+		broken = false
+	case "pool-keeps-pending":
+		broken = broken && ctx.Err() == nil
+	case "error-reply-loses-slot":
+		if _, ok := errors.AsType[*driver.ServerError](results[0].Err); ok {
+			return results
+		}
+	}
+	c.release(l, broken)
+	return results
+}
+
+func (c *refConn) pipeline(ctx context.Context, l *link, cmds []driver.Command) (results []driver.Result, broken bool) {
+	// When ctx ends or the Conn is closed the connection is given up at once.
+	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if !stop() {
+			broken = true
+		}
+	}()
+	results = make([]driver.Result, len(cmds))
+	fail := func(i int, err error) ([]driver.Result, bool) {
+		for ; i < len(results); i++ {
+			results[i] = driver.Result{Err: c.broke(ctx, err)}
+		}
+		return results, true
+	}
+	c.arm(ctx, l)
+	var request []byte
+	for _, cmd := range cmds {
+		request = resp.AppendCommand(request, c.manglesArgs(cmd)...)
+	}
+	if c.bug == "writes-nonsense" {
+		request = []byte("hello?\r\n")
+	}
+	if _, err := l.Write(request); err != nil {
+		return fail(0, err)
+	}
+	for i := range cmds {
+		c.arm(ctx, l)
+		frame, err := resp.ReadFrame(l.r)
+		if err != nil {
+			return fail(i, err)
+		}
+		v, err := resp.Parse(frame)
+		if err != nil {
+			return fail(i, err)
+		}
+		results[i] = c.mangles(frame, v)
+	}
+	return results, false
+}
+
+// arm sets the deadline for the next reply, unless ctx has ended.
+func (c *refConn) arm(ctx context.Context, l *link) {
+	d := c.cfg.Timeout
+	switch c.bug {
+	case "no-timeout":
+		d = time.Hour
+	case "timeout-halved":
+		d /= 2
+	}
+	_ = l.SetDeadline(time.Now().Add(d))
+	if ctx.Err() != nil && c.bug != "sends-with-ended-ctx" {
+		_ = l.SetDeadline(time.Unix(1, 0))
+	}
+}
+
+// broke is the error of a command whose connection broke: the outcome is unknown.
+func (c *refConn) broke(ctx context.Context, err error) error {
+	select {
+	case <-c.closed:
+		return fmt.Errorf("reference: %w", driver.ErrClosed)
+	default:
+	}
+	if ctx.Err() != nil {
+		if c.bug == "ctx-error-hidden" {
+			return err
+		}
+		err = ctx.Err()
+		if c.bug == "abandoned-is-not-sent" {
+			return driver.NotSent(err)
+		}
+	}
+	if c.bug == "unknown-is-not-sent" && ctx.Err() == nil {
+		return driver.NotSent(err)
+	}
+	return fmt.Errorf("reference: the reply is lost: %w", err)
+}
+
+func (c *refConn) acquire(ctx context.Context) (l *link, fresh bool, err error) {
+	closed := func() (*link, bool, error) { return nil, false, fmt.Errorf("reference: %w", driver.ErrClosed) }
+	wait := ctx.Done()
+	switch c.bug {
+	case "pool-ignores-ctx":
+		wait = nil
+	case "pool-fails-when-busy":
+		if len(c.slots) == cap(c.slots) {
+			return nil, false, errors.New("reference: no connection is free")
+		}
+	}
+	select {
+	case c.slots <- struct{}{}:
+	case <-wait:
+		return nil, false, ctx.Err()
+	case <-c.closed:
+		return closed()
+	}
+	c.mu.Lock()
+	if c.done && c.bug != "works-after-close" {
+		c.mu.Unlock()
+		<-c.slots
+		return closed()
+	}
+	if n := len(c.idle); n > 0 {
+		l = c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		c.mu.Unlock()
+		return l, false, nil
+	}
+	c.mu.Unlock()
+	if l, err = c.dial(ctx); err != nil {
+		<-c.slots
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, false, err
+	}
+	return l, true, nil
+}
+
+func (c *refConn) release(l *link, broken bool) {
+	c.mu.Lock()
+	if broken || c.done {
+		delete(c.live, l)
+		_ = l.Close()
+	} else {
+		c.idle = append(c.idle, l)
+	}
+	c.mu.Unlock()
+	<-c.slots
+}
+
+// dial opens a connection and does the handshake, within DialTimeout, ctx and
+// the life of the Conn.
+func (c *refConn) dial(ctx context.Context) (*link, error) {
+	outer := ctx
+	if c.bug == "dial-ignores-ctx" {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if c.bug != "no-dial-timeout" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.DialTimeout)
+		defer cancel()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if c.bug != "close-leaves-dials" {
+		release := make(chan struct{})
+		defer close(release)
+		go func() {
+			select {
+			case <-c.closed:
+				cancel()
+			case <-release:
+			}
+		}()
+	}
+	c.mu.Lock()
+	tripped := c.tripped
+	c.mu.Unlock()
+	if tripped {
+		return nil, errors.New("reference: the breaker is open")
+	}
+	nc, err := c.cfg.Dial(ctx, c.cfg.Network, c.cfg.Addrs[0])
+	for err != nil && c.bug == "redials-for-ever" && outer.Err() == nil {
+		time.Sleep(time.Second)
+		nc, err = c.cfg.Dial(outer, c.cfg.Network, c.cfg.Addrs[0])
+	}
+	if err != nil {
+		switch c.bug {
+		case "breaker-stays-open":
+			c.mu.Lock()
+			c.tripped = true
+			c.mu.Unlock()
+		case "dial-error-shows-password":
+			return nil, fmt.Errorf("dial redis://:%s@%s: %w", string(c.cfg.Password), c.cfg.Addrs[0], err)
+		case "dial-error-is-reply":
+			return nil, driver.NewServerError("ERR " + err.Error())
+		}
+		return nil, err
+	}
+	l := &link{Conn: nc, r: bufio.NewReader(nc)}
+	if err := c.handshake(ctx, l); err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done && c.bug != "works-after-close" {
+		_ = nc.Close()
+		return nil, driver.ErrClosed
+	}
+	c.live[l] = struct{}{}
+	return l, nil
+}
+
+func (c *refConn) handshake(ctx context.Context, l *link) error {
+	if c.bug == "handshake-ignores-ctx" {
+		ctx = context.WithoutCancel(ctx)
+		_ = l.SetDeadline(time.Now().Add(c.cfg.DialTimeout))
+	}
+	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	hello := []string{"HELLO", "3"}
+	if c.cfg.Password != "" && c.bug != "no-auth" {
+		user := c.cfg.Username
+		if user == "" {
+			user = "default"
+		}
+		hello = append(hello, "AUTH", user, string(c.cfg.Password))
+	}
+	commands := [][]string{hello}
+	if c.cfg.DB != 0 && c.bug != "no-select" {
+		commands = append(commands, []string{"SELECT", strconv.Itoa(c.cfg.DB)})
+	}
+	if c.cfg.ClientName != "" && c.bug != "no-client-name" {
+		commands = append(commands, []string{"CLIENT", "SETNAME", c.cfg.ClientName})
+	}
+	for _, args := range commands {
+		if _, err := l.Write(resp.AppendCommand(nil, args...)); err != nil {
+			return err
+		}
+		frame, err := resp.ReadFrame(l.r)
+		if err != nil {
+			return err
+		}
+		if frame[0] == '-' {
+			err := fmt.Errorf("reference: handshake: %s", strings.TrimSpace(string(frame[1:])))
+			if c.bug == "auth-error-shows-password" {
+				err = fmt.Errorf("reference: %q: %w", args, err)
+			}
+			return err
+		}
+	}
+	return nil
+}

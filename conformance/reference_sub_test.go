@@ -1,0 +1,407 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golocker/golocker/conformance/internal/resp"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// refSub is a Subscription: one goroutine keeps a connection and reads it.
+type refSub struct {
+	conn   *refConn
+	ctx    context.Context // ends at Close
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced whenever something below changes
+	want    map[string]bool
+	acked   map[string]bool // on the connection of now
+	link    *link           // nil while there is none
+	sent    [][]string      // SUBSCRIBE commands without an answer
+	refused map[string]error
+	queue   []any // driver.Message or error
+	closed  bool
+}
+
+const pingEvery = 4 * time.Second
+
+func (c *refConn) Subscribe(ctx context.Context) (driver.Subscription, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, driver.NotSent(err)
+	}
+	s := &refSub{conn: c, done: make(chan struct{}), changed: make(chan struct{}),
+		want: map[string]bool{}, acked: map[string]bool{}, refused: map[string]error{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if s.has("sub-dies-with-ctx") {
+		s.ctx, s.cancel = context.WithCancel(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.has("sub-is-shared") {
+		for l := range c.live {
+			if old, ok := l.(*refSub); ok {
+				return old, nil
+			}
+		}
+	}
+	if c.done && c.bug != "subscribe-after-close" {
+		return nil, driver.NotSent(driver.ErrClosed)
+	}
+	c.live[s] = struct{}{}
+	go s.run()
+	return s, nil
+}
+
+func (s *refSub) has(b bug) bool { return s.conn.bug == b }
+
+func (s *refSub) broadcast() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// run keeps a connection until Close.
+func (s *refSub) run() {
+	defer close(s.done)
+	for first := true; s.ctx.Err() == nil; first = false {
+		l, err := s.conn.dial(s.ctx)
+		if err != nil {
+			select {
+			case <-time.After(200 * time.Millisecond):
+			case <-s.ctx.Done():
+			}
+			continue
+		}
+		stop := context.AfterFunc(s.ctx, func() { _ = l.Close() })
+		s.up(l, first)
+		s.read(l, first)
+		stop()
+		s.down(l)
+		if s.has("sub-never-reconnects") {
+			<-s.ctx.Done()
+		}
+	}
+}
+
+func (s *refSub) up(l *link, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link = l
+	if !first && s.has("sub-forgets-channels") {
+		clear(s.want)
+	}
+	var all []string
+	for ch := range s.want {
+		all = append(all, ch)
+		if !first && s.has("sub-restores-one") {
+			break
+		}
+	}
+	if len(all) > 0 {
+		s.send("SUBSCRIBE", all)
+	}
+	s.broadcast()
+}
+
+func (s *refSub) down(l *link) {
+	_ = l.Close()
+	s.conn.mu.Lock()
+	delete(s.conn.live, l)
+	s.conn.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link, s.sent = nil, nil
+	clear(s.acked)
+	s.broadcast()
+}
+
+// send writes a command; the caller holds mu. A failure shows in read.
+func (s *refSub) send(name string, channels []string) {
+	if name == "SUBSCRIBE" {
+		s.sent = append(s.sent, channels)
+	}
+	_, _ = s.link.Write(resp.AppendCommand(nil, append([]string{name}, channels...)...))
+}
+
+func (s *refSub) read(l *link, first bool) {
+	gap := !first
+	for pinged := false; ; {
+		if gap && s.restored() {
+			gap = false
+			if !s.has("sub-no-gap") {
+				s.push(driver.ErrGap)
+			}
+		}
+		if s.has("sub-reads-in-receive") {
+			s.waitForReceiver()
+		}
+		if !s.has("sub-never-pings") {
+			_ = l.SetReadDeadline(time.Now().Add(pingEvery))
+		}
+		frame, err := resp.ReadFrame(l.r)
+		switch {
+		case err != nil && isTimeout(err) && !pinged:
+			pinged = true
+			s.mu.Lock()
+			s.send("PING", nil)
+			s.mu.Unlock()
+			continue
+		case err != nil:
+			return
+		}
+		pinged = false
+		if v, err := resp.Parse(frame); err == nil {
+			s.handle(v)
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	t, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return ok && t.Timeout()
+}
+
+func (s *refSub) restored() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ch := range s.want {
+		if !s.acked[ch] {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *refSub) push(entry any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = append(s.queue, entry)
+	s.broadcast()
+}
+
+func (s *refSub) handle(v any) {
+	if e, ok := v.(*driver.ServerError); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.sent) > 0 {
+			for _, ch := range s.sent[0] {
+				s.refused[ch] = e
+				delete(s.want, ch)
+			}
+			s.sent = s.sent[1:]
+		}
+		s.broadcast()
+		return
+	}
+	list, _ := v.([]any)
+	if len(list) != 3 {
+		return
+	}
+	channel, _ := list[1].(string)
+	switch list[0] {
+	case "message":
+		m := driver.Message{Channel: channel, Payload: list[2].(string)}
+		switch s.conn.bug {
+		case "sub-trims-payload":
+			m.Payload = strings.TrimSpace(strings.ReplaceAll(m.Payload, "\x00", ""))
+		case "sub-drops-when-unread":
+			s.mu.Lock()
+			full := len(s.queue) >= 10
+			s.mu.Unlock()
+			if full {
+				return
+			}
+		}
+		s.push(m)
+	case "subscribe", "unsubscribe":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.acked[channel] = list[0] == "subscribe"
+		if len(s.sent) > 0 && list[0] == "subscribe" && channel == s.sent[0][len(s.sent[0])-1] {
+			s.sent = s.sent[1:]
+		}
+		s.broadcast()
+	}
+}
+
+func (s *refSub) Add(ctx context.Context, channels ...string) error {
+	s.mu.Lock()
+	var missing []string
+	for _, ch := range channels {
+		if s.want[ch] && s.has("sub-add-twice-fails") {
+			s.mu.Unlock()
+			return fmt.Errorf("reference: already subscribed to %q", ch)
+		}
+		if s.has("sub-adds-first-only") && len(missing) > 0 {
+			break
+		}
+		s.want[ch] = true
+		delete(s.refused, ch)
+		if !s.acked[ch] {
+			missing = append(missing, ch)
+		}
+	}
+	if len(missing) > 0 && s.link != nil {
+		s.send("SUBSCRIBE", missing)
+	}
+	s.mu.Unlock()
+	if len(channels) == 0 && s.has("sub-add-nothing-fails") {
+		return driver.NewServerError("ERR wrong number of arguments for 'subscribe' command")
+	}
+	if s.has("sub-add-without-ack") {
+		return nil
+	}
+	return s.wait(ctx, func() (bool, error) {
+		for _, ch := range channels {
+			if s.has("sub-adds-first-only") && ch != channels[0] {
+				continue
+			}
+			if err := s.refused[ch]; err != nil && !s.has("sub-ignores-refusal") {
+				return true, err
+			} else if err != nil {
+				return true, nil
+			}
+			if !s.acked[ch] {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+func (s *refSub) Remove(ctx context.Context, channels ...string) error {
+	s.mu.Lock()
+	var known []string
+	for _, ch := range channels {
+		if !s.want[ch] && s.has("sub-remove-unknown-fails") {
+			s.mu.Unlock()
+			return fmt.Errorf("reference: not subscribed to %q", ch)
+		}
+		delete(s.want, ch)
+		if s.acked[ch] {
+			known = append(known, ch)
+		}
+	}
+	if len(known) > 0 && s.link != nil && !s.has("sub-remove-does-nothing") {
+		s.send("UNSUBSCRIBE", known)
+	}
+	s.mu.Unlock()
+	if s.has("sub-remove-does-nothing") || s.has("sub-remove-without-ack") {
+		return nil
+	}
+	return s.wait(ctx, func() (bool, error) {
+		for _, ch := range known {
+			if s.acked[ch] {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// wait waits until ok, called with mu held, is done.
+func (s *refSub) wait(ctx context.Context, ok func() (bool, error)) error {
+	end := ctx.Done()
+	if s.has("sub-ignores-ctx") {
+		end = nil
+	}
+	for {
+		if err := ctx.Err(); err != nil && !s.has("sub-ignores-ctx") {
+			return err
+		}
+		s.mu.Lock()
+		if s.closed && !s.has("sub-close-leaves-waiters") {
+			s.mu.Unlock()
+			return driver.ErrClosed
+		}
+		finished, err := ok()
+		changed := s.changed
+		s.mu.Unlock()
+		if finished {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-end:
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *refSub) Receive(ctx context.Context) (driver.Message, error) {
+	var entry any
+	pop := func() (bool, error) {
+		if len(s.queue) == 0 {
+			return false, nil
+		}
+		entry, s.queue = s.queue[0], s.queue[1:]
+		return true, nil
+	}
+	if s.has("sub-receive-loses") && ctx.Err() != nil {
+		s.mu.Lock()
+		_, _ = pop()
+		s.mu.Unlock()
+	}
+	if s.has("sub-receive-polls") {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+	if err := s.wait(ctx, pop); err != nil {
+		return driver.Message{}, err
+	}
+	if err, ok := entry.(error); ok {
+		return driver.Message{}, err
+	}
+	return entry.(driver.Message), nil
+}
+
+// waitForReceiver is the bug that the connection is read in Receive only, made
+// simple: reading stops while messages are queued.
+func (s *refSub) waitForReceiver() {
+	for {
+		s.mu.Lock()
+		empty, changed, closed := len(s.queue) == 0, s.changed, s.closed
+		s.mu.Unlock()
+		if empty || closed {
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (s *refSub) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		if s.has("sub-close-twice-fails") {
+			return driver.ErrClosed
+		}
+		return nil
+	}
+	s.closed = true
+	s.broadcast()
+	s.mu.Unlock()
+	if s.has("sub-close-leaves-connection") {
+		return nil
+	}
+	s.cancel()
+	<-s.done
+	s.conn.mu.Lock()
+	delete(s.conn.live, s)
+	s.conn.mu.Unlock()
+	return nil
+}

@@ -1,0 +1,337 @@
+package conformance_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// The reference driver: the contract on the standard library, as small as it
+// goes, and with a switch for every way of getting it wrong. Without a bug it
+// passes the whole suite, which shows that the suite asks for nothing that
+// cannot be done.
+
+// A bug is one way in which the reference driver breaks the contract. The list
+// of them, with what each must fail, is in mutants_test.go.
+type bug string
+
+type refDriver struct{ bug bug }
+
+func (d refDriver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
+	if cfg.Mode != driver.ModeSingle || len(cfg.Addrs) != 1 {
+		err := fmt.Errorf("reference: mode %v with %d addresses: %w", cfg.Mode, len(cfg.Addrs), driver.ErrUnsupported)
+		if d.bug == "open-error-shows-password" {
+			err = fmt.Errorf("reference: cannot use redis://:%s@%v", string(cfg.Password), cfg.Addrs)
+		}
+		return nil, err
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = new(net.Dialer).DialContext
+	}
+	c := &refConnector{driver: d, cfg: cfg, bug: d.bug}
+	if c.bug == "open-dials" {
+		if nc, err := cfg.Dial(context.Background(), cfg.Network, cfg.Addrs[0]); err == nil {
+			_ = nc.Close()
+		}
+	}
+	return c, nil
+}
+
+type refConnector struct {
+	driver driver.Driver
+	cfg    driver.Config
+	bug    bug
+
+	mu     sync.Mutex
+	failed error    // bug "connect-remembers-error"
+	shared *refConn // bug "conns-are-shared"
+}
+
+func (c *refConnector) Driver() driver.Driver {
+	if c.bug == "no-driver" {
+		return nil
+	}
+	return c.driver
+}
+
+func (c *refConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed != nil {
+		return nil, c.failed
+	}
+	if c.shared != nil {
+		return c.shared, nil
+	}
+	size := c.cfg.PoolSize
+	if size == 0 {
+		size = 10
+	}
+	rc := &refConn{cfg: c.cfg, bug: c.bug, slots: make(chan struct{}, size), closed: make(chan struct{}), live: map[io.Closer]struct{}{}}
+	if c.bug == "connect-remembers-error" {
+		l, err := rc.dial(ctx)
+		if err != nil {
+			c.failed = err
+			return nil, err
+		}
+		rc.idle = append(rc.idle, l)
+	}
+	switch c.bug {
+	case "conns-are-shared":
+		c.shared = rc
+	case "hides-batcher":
+		return struct {
+			driver.Conn
+			driver.Subscriber
+			driver.Describer
+		}{rc, rc, rc}, nil
+	}
+	return rc, nil
+}
+
+var (
+	_ driver.Batcher    = (*refConn)(nil)
+	_ driver.Subscriber = (*refConn)(nil)
+	_ driver.Describer  = (*refConn)(nil)
+)
+
+// A refConn is a pool of connections, each used by one call at a time.
+type refConn struct {
+	cfg    driver.Config
+	bug    bug
+	slots  chan struct{} // one for each connection in use
+	closed chan struct{}
+
+	mu      sync.Mutex
+	done    bool
+	idle    []*link
+	live    map[io.Closer]struct{} // every connection and subscription
+	tripped bool                   // bug "breaker-stays-open"
+	calls   sync.WaitGroup         // bug "close-waits"
+}
+
+// A link is one network connection.
+type link struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (c *refConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	switch c.bug {
+	case "panics":
+		panic("a bug")
+	case "hangs":
+		select {}
+	case "upper-cases-in-place":
+		cmd.Args[0] = strings.ToUpper(cmd.Args[0])
+	case "key-is-first-argument":
+		if cmd.NumKeys > 0 && cmd.FirstKey != 1 {
+			return nil, errors.New("reference: the key is not the first argument")
+		}
+	case "close-waits":
+		c.calls.Add(1)
+		defer c.calls.Done()
+	case "ignores-cancel":
+		if d, ok := ctx.Deadline(); ok && ctx.Err() == nil {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), d)
+			defer cancel()
+		} else if ctx.Err() == nil {
+			ctx = context.WithoutCancel(ctx)
+		}
+	case "ignores-deadline":
+		if ctx.Err() == nil {
+			outer := ctx
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithCancel(context.WithoutCancel(ctx))
+			defer cancel()
+			defer context.AfterFunc(outer, func() {
+				if errors.Is(outer.Err(), context.Canceled) {
+					cancel()
+				}
+			})()
+		}
+	}
+	if c.bug == "keeps-args" {
+		return c.doLater(ctx, cmd)
+	}
+	r := c.exchange(ctx, []driver.Command{cmd})[0]
+	switch c.bug {
+	case "resends":
+		for range 3 {
+			if r.Err == nil || driver.OutcomeOf(r.Err) == driver.OutcomeReplied || ctx.Err() != nil {
+				break
+			}
+			r = c.exchange(ctx, []driver.Command{cmd})[0]
+		}
+	case "resends-reads":
+		if errors.Is(r.Err, io.EOF) && (cmd.Name() == "GET" || cmd.Name() == "PTTL") {
+			r = c.exchange(ctx, []driver.Command{cmd})[0]
+		}
+	case "resends-transient":
+		if e, ok := errors.AsType[*driver.ServerError](r.Err); ok && (e.Code == "LOADING" || e.Code == "READONLY") {
+			r = c.exchange(ctx, []driver.Command{cmd})[0]
+		}
+	}
+	return r.Value, r.Err
+}
+
+// doLater returns when ctx ends and sends the command all the same, when a
+// connection is free.
+func (c *refConn) doLater(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, driver.NotSent(err)
+	}
+	done := make(chan driver.Result, 1)
+	go func() { done <- c.exchange(context.WithoutCancel(ctx), []driver.Command{cmd})[0] }()
+	select {
+	case r := <-done:
+		return r.Value, r.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (c *refConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
+	switch c.bug {
+	case "batch-panics-when-empty":
+		_ = cmds[0]
+	case "batch-forgets-one":
+		if len(cmds) == 1 {
+			return failAll(1, nil)
+		}
+	case "batch-upper-cases-in-place":
+		for _, cmd := range cmds {
+			cmd.Args[0] = strings.ToUpper(cmd.Args[0])
+		}
+	case "batch-reversed":
+		cmds = slices.Clone(cmds)
+		slices.Reverse(cmds)
+		results := c.exchange(ctx, cmds)
+		slices.Reverse(results)
+		return results
+	case "batch-stops-at-error":
+		results := c.exchange(ctx, cmds)
+		for i, r := range results {
+			if r.Err != nil {
+				return results[:i+1]
+			}
+		}
+		return results
+	case "batch-fails-as-one":
+		results := c.exchange(ctx, cmds)
+		for _, r := range results {
+			if r.Err != nil {
+				for i := range results {
+					results[i] = driver.Result{Err: r.Err}
+				}
+			}
+		}
+		return results
+	case "batch-resends":
+		results := c.exchange(ctx, cmds)
+		if n := len(results); n > 0 && driver.OutcomeOf(results[n-1].Err) == driver.OutcomeUnknown && results[n-1].Err != nil && ctx.Err() == nil {
+			return c.exchange(ctx, cmds)
+		}
+		return results
+	case "batch-limit":
+		if len(cmds) > 500 {
+			return append(c.exchange(ctx, cmds[:500]), slices.Repeat([]driver.Result{{Err: errors.New("reference: too many")}}, len(cmds)-500)...)
+		}
+	case "batch-ignores-ctx":
+		if ctx.Err() == nil {
+			ctx = context.WithoutCancel(ctx)
+		}
+	case "batch-in-parallel":
+		results := make([]driver.Result, len(cmds))
+		var all sync.WaitGroup
+		for i := range cmds {
+			all.Go(func() { results[i] = c.exchange(ctx, cmds[i:i+1])[0] })
+		}
+		all.Wait()
+		return results
+	}
+	return c.exchange(ctx, cmds)
+}
+
+func (c *refConn) Describe(ctx context.Context) (driver.Topology, error) {
+	r := c.exchange(ctx, []driver.Command{{Args: []string{"INFO", "server"}}})[0]
+	t := driver.Topology{Mode: driver.ModeSingle}
+	switch c.bug {
+	case "describe-says-cluster":
+		t.Mode = driver.ModeCluster
+	case "describe-invents-run-id":
+		t.RunID = fmt.Sprint(time.Now().UnixNano())
+	}
+	if c.bug == "describe-swallows-errors" {
+		r.Err = nil
+	}
+	if _, refused := errors.AsType[*driver.ServerError](r.Err); r.Err != nil && (!refused || c.bug == "describe-fails-when-refused") {
+		return driver.Topology{}, r.Err
+	}
+	text, _ := r.Value.(string)
+	for line := range strings.Lines(text) {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "run_id:"); ok && t.RunID == "" {
+			t.RunID = id
+		}
+	}
+	return t, nil
+}
+
+func (c *refConn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	hang := func() {
+		c.mu.Unlock()
+		defer c.mu.Lock()
+		select {}
+	}
+	switch {
+	case c.bug == "works-after-close":
+		for _, l := range c.idle {
+			_ = l.Close()
+		}
+		c.idle = nil
+		return nil
+	case c.done && c.bug == "close-twice-fails":
+		return driver.ErrClosed
+	case c.done && c.bug == "close-twice-panics":
+		close(c.closed)
+	case c.done && c.bug == "close-twice-hangs":
+		hang()
+	case c.done:
+		return nil
+	case c.bug == "close-unused-hangs" && len(c.live) == 0:
+		hang()
+	}
+	c.done = true
+	switch c.bug {
+	case "close-waits":
+		c.mu.Unlock()
+		c.calls.Wait()
+		c.mu.Lock()
+	case "close-leaks-goroutine":
+		go func() { select {} }()
+	}
+	close(c.closed)
+	for l := range c.live {
+		_, isSub := l.(*refSub)
+		switch {
+		case c.bug == "close-leaves-connections" && !isSub:
+		case c.bug == "close-leaves-subscriptions" && isSub:
+		case c.bug == "close-leaves-calls" && !slices.ContainsFunc(c.idle, func(i *link) bool { return l == io.Closer(i) }) && !isSub:
+		default:
+			go func() { _ = l.Close() }()
+		}
+	}
+	return nil
+}

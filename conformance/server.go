@@ -1,0 +1,111 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/golocker/golocker/conformance/internal/resp"
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A server is where a case's commands end: a miniredis of its own, or the real
+// server. The suite has a connection to it that does not pass the wire.
+type server struct {
+	dial               wire.Backend
+	username, password string
+	memory             *miniredis.Miniredis // nil on a real server
+	prefix             string
+
+	mu   sync.Mutex
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+func startServer(s *suite, prefix string) (*server, error) {
+	srv := &server{prefix: prefix, username: s.o.username, password: s.o.password}
+	switch {
+	case s.o.addr != "":
+		srv.dial = wire.TCP(s.o.addr)
+	case s.h.TCPOnly:
+		srv.password = canary
+		srv.memory = miniredis.NewMiniRedis()
+		if err := srv.memory.Start(); err != nil {
+			return nil, err
+		}
+		srv.dial = wire.TCP(srv.memory.Addr())
+	default:
+		srv.password = canary
+		srv.memory = miniredis.NewMiniRedis()
+		srv.dial = func(context.Context) (net.Conn, error) { return srv.memory.Dial() }
+	}
+	if srv.memory != nil {
+		srv.memory.ClockTTL(true)
+		srv.memory.RequireAuth(srv.password)
+	}
+	var err error
+	if srv.conn, err = srv.dial(context.Background()); err != nil {
+		return nil, fmt.Errorf("conformance: connecting to the server: %w", err)
+	}
+	srv.r = bufio.NewReader(srv.conn)
+	if srv.password != "" {
+		auth := []string{"AUTH", srv.username, srv.password}
+		if srv.username == "" {
+			auth = []string{"AUTH", srv.password}
+		}
+		v, err := srv.do(auth...)
+		if e, ok := v.(*driver.ServerError); ok {
+			err = e
+		}
+		if err != nil {
+			srv.close(nil)
+			return nil, fmt.Errorf("conformance: authenticating with the server: %w", err)
+		}
+	}
+	return srv, nil
+}
+
+// do sends a command directly, not through the wire. An error reply is a value.
+func (s *server) do(args ...string) (driver.Value, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := s.conn.Write(resp.AppendCommand(nil, args...)); err != nil {
+		return nil, err
+	}
+	frame, err := resp.ReadFrame(s.r)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Parse(frame)
+}
+
+func (s *server) close(keys []string) {
+	if s.memory == nil && s.conn != nil {
+		for _, key := range keys {
+			_, _ = s.do("DEL", key)
+		}
+	}
+	if s.conn != nil {
+		_ = s.conn.Close()
+	}
+	if s.memory != nil {
+		s.memory.Close()
+	}
+}
+
+// direct asks the server itself and ends the case if it does not answer. An
+// error reply is a value.
+func (k *kit) direct(args ...string) driver.Value {
+	v, err := k.server.do(args...)
+	if err != nil {
+		k.Fatalf("the suite's own connection: %s: %v", args[0], err)
+	}
+	return v
+}
