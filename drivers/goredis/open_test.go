@@ -1,0 +1,177 @@
+package goredis_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/drivers/goredis"
+	"github.com/golocker/golocker/internal/servertest"
+	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func TestRegistered(t *testing.T) {
+	assert.Contains(t, locker.Drivers(), "goredis")
+}
+
+func TestOpenConnectorRefuses(t *testing.T) {
+	for name, cfg := range map[string]driver.Config{
+		"mode":             {Mode: 17, Network: "tcp", Addrs: []string{"127.0.0.1:1"}},
+		"cluster on unix":  {Mode: driver.ModeCluster, Network: "unix", Addrs: []string{"/s"}},
+		"sentinel on unix": {Mode: driver.ModeSentinel, Network: "unix", Addrs: []string{"/s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := goredis.Driver{}.OpenConnector(cfg)
+			assert.ErrorIs(t, err, driver.ErrUnsupported)
+		})
+	}
+	_, err := goredis.Driver{}.OpenConnector(driver.Config{Network: "tcp"})
+	assert.Error(t, err)
+}
+
+func TestOpenUnix(t *testing.T) {
+	server := servertest.Single(t)
+	t.Chdir(filepath.Dir(server.Socket))
+	conn := open(t, driver.Config{Network: "unix", Addrs: []string{filepath.Base(server.Socket)}})
+	assert.Equal(t, "PONG", do(t, conn, "PING"))
+	hears(t, subscribe(t, conn, "c"), conn, "c", "over a socket")
+}
+
+func TestOpenTLS(t *testing.T) {
+	server := servertest.TLS(t, servertest.Config("tls-auth-clients", "yes"))
+	cfg := driver.Config{Network: "tcp", Addrs: []string{server.Addr}}
+
+	cfg.TLS = server.Mutual()
+	conn := open(t, cfg)
+	assert.Equal(t, "PONG", do(t, conn, "PING"))
+	hears(t, subscribe(t, conn, "c"), conn, "c", "over TLS")
+	assert.Empty(t, cfg.TLS.ServerName, "the Config of the caller was changed")
+
+	cfg.TLS = server.Mutual()
+	cfg.TLS.ServerName = "not.the.server"
+	_, err := open(t, cfg).Do(soon(t), on("SET", "k", "v"))
+	assert.ErrorContains(t, err, "not.the.server")
+	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+}
+
+// A server that accepts connections and never greets costs DialTimeout.
+func TestOpenHungTLS(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	conn := open(t, driver.Config{
+		Network: "tcp", Addrs: []string{listener.Addr().String()},
+		TLS: &tls.Config{}, DialTimeout: 50 * time.Millisecond,
+	})
+	ctx := soon(t)
+	_, err = conn.Do(ctx, on("SET", "k", "v"))
+	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err), "%v", err)
+	sub, err := conn.(driver.Subscriber).Subscribe(ctx)
+	require.NoError(t, err)
+	assert.Error(t, sub.Add(ctx, "c"))
+	assert.NoError(t, ctx.Err())
+}
+
+// PoolSize holds for single commands and batches together.
+func TestOpenPoolSize(t *testing.T) {
+	server := servertest.Single(t)
+	w := newWire(t, server.Addr)
+	conn := open(t, driver.Config{Network: "tcp", Addrs: []string{server.Addr}, Dial: w.Dial, PoolSize: 1})
+	held := w.On(wire.Match{Name: "GET", Arg: "held"}, wire.HoldReply)
+	result := make(chan error)
+	go func() {
+		_, err := conn.Do(t.Context(), on("GET", "held"))
+		result <- err
+	}()
+	<-held.Happened()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for _, r := range conn.(driver.Batcher).DoBatch(ctx, []driver.Command{on("SET", "k", "v"), on("DEL", "k")}) {
+		assert.ErrorIs(t, r.Err, context.DeadlineExceeded)
+	}
+	held.Release()
+	assert.NoError(t, <-result)
+	assert.Equal(t, 1, w.Dials())
+}
+
+// Close does not leave a dial behind until DialTimeout.
+func TestOpenCloseEndsDialing(t *testing.T) {
+	dialing, ended := make(chan struct{}), make(chan struct{})
+	conn := open(t, driver.Config{
+		Network: "tcp", Addrs: []string{"127.0.0.1:1"}, DialTimeout: time.Hour,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			close(dialing)
+			<-ctx.Done()
+			close(ended)
+			return nil, ctx.Err()
+		},
+	})
+	result := make(chan error)
+	go func() {
+		_, err := conn.Do(context.WithoutCancel(t.Context()), on("GET", "k"))
+		result <- err
+	}()
+	<-dialing
+	require.NoError(t, conn.Close())
+	assert.ErrorIs(t, <-result, driver.ErrClosed)
+	<-ended
+}
+
+func TestOpenWrongPassword(t *testing.T) {
+	const password = "S3CRET"
+	server := servertest.Single(t, servertest.Password("another"))
+	connector, err := goredis.Driver{}.OpenConnector(driver.Config{
+		Network: "tcp", Addrs: []string{server.Addr}, Password: password,
+	})
+	require.NoError(t, err)
+	conn, err := connector.Connect(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Do(soon(t), on("GET", "k"))
+	wrongPassword(t, err)
+	// go-redis would say that a pipeline without a connection has succeeded.
+	for _, r := range conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("GET", "a"), on("GET", "b")}) {
+		wrongPassword(t, r.Err)
+	}
+	for _, v := range []any{connector, conn, err, connector.Driver()} {
+		for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+			assert.NotContains(t, fmt.Sprintf(format, v), password)
+		}
+	}
+}
+
+// go-redis takes the rest of such an array for the next replies.
+func TestNestedTypedError(t *testing.T) {
+	server := servertest.Single(t)
+	conn := open(t, driver.Config{Network: "tcp", Addrs: []string{server.Addr}})
+	nested := driver.Command{Args: []string{"EVAL", "return {1, redis.error_reply('OOM no'), 2, 3}", "0"}}
+	_, err := conn.Do(soon(t), nested)
+	unknown(t, err)
+	assert.Equal(t, "PONG", do(t, conn, "PING"))
+
+	ping := driver.Command{Args: []string{"PING"}}
+	results := conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{ping, nested, ping, ping})
+	require.Len(t, results, 4)
+	assert.Equal(t, driver.Result{Value: "PONG"}, results[0])
+	for _, r := range results[1:] {
+		assert.Nil(t, r.Value)
+		unknown(t, r.Err)
+	}
+	assert.Equal(t, "PONG", do(t, conn, "PING"))
+}
+
+func wrongPassword(t *testing.T, err error) {
+	reply, ok := errors.AsType[*driver.ServerError](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, "WRONGPASS", reply.Code)
+}

@@ -1,0 +1,142 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A command is one that go-redis sends at most once.
+type command struct{ *redis.Cmd }
+
+func newCommand(ctx context.Context, cmd driver.Command) command {
+	args := make([]any, len(cmd.Args))
+	for i, arg := range cmd.Args {
+		args[i] = arg
+	}
+	rc := redis.NewCmd(ctx, args...)
+	if cmd.NumKeys > 0 && cmd.FirstKey <= math.MaxInt8 {
+		rc.SetFirstKeyPos(int8(cmd.FirstKey))
+	}
+	rc.SetStepCount(1) // else a ClusterClient asks the server, by COMMAND
+	return command{rc}
+}
+
+// NoRetry makes every go-redis client refrain from sending the command again,
+// whatever its MaxRetries, also in a pipeline. It also bypasses client-side
+// caching.
+func (command) NoRetry() bool { return true }
+
+// Clone keeps a copy from being retried.
+func (c command) Clone() redis.Cmder { return command{c.Cmd.Clone().(*redis.Cmd)} }
+
+// errNested is of a reply that go-redis has not read to its end: an array with an
+// error reply in it for which go-redis has a type. It gives that error as the
+// command's and takes the rest of the array for the next replies.
+var errNested = errors.New("go-redis cannot read an array with this error in it")
+
+// result returns what go-redis made of the reply.
+func (c command) result() (any, error) {
+	v, err := c.Result()
+	if _, refused := serverError(err); refused && v != nil {
+		return nil, fmt.Errorf("%w: %v", errNested, err) // hides err: the command was not refused
+	}
+	return v, err
+}
+
+// toValue converts what go-redis makes of a reply.
+func toValue(v any) driver.Value {
+	switch v := v.(type) {
+	case []any:
+		for i, element := range v {
+			v[i] = toValue(element)
+		}
+		return v
+	case map[any]any:
+		flat := make([]any, 0, 2*len(v))
+		for key, element := range v {
+			flat = append(flat, toValue(key), toValue(element))
+		}
+		return flat
+	case bool:
+		if v {
+			return int64(1)
+		}
+		return int64(0)
+	case float64:
+		return formatFloat(v)
+	case *big.Int:
+		return v.String()
+	case error:
+		return driver.NewServerError(v.Error())
+	default: // nil, int64, string
+		return v
+	}
+}
+
+func formatFloat(f float64) string {
+	switch {
+	case math.IsNaN(f):
+		return "nan"
+	case math.IsInf(f, 1):
+		return "inf"
+	case math.IsInf(f, -1):
+		return "-inf"
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64)
+}
+
+// failure converts the error of a command. For a command that go-redis sends
+// once, an error that arises before sending is the last that arises.
+func (c *conn) failure(ctx context.Context, err error) error {
+	if reply, ok := serverError(err); ok {
+		return reply
+	}
+	if errors.Is(err, redis.ErrClosed) {
+		return driver.NotSent(fmt.Errorf("goredis: %w: %w", driver.ErrClosed, err))
+	}
+	unknown := c.unknownFailure(ctx, err)
+	if isDialError(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
+		return driver.NotSent(unknown)
+	}
+	return unknown
+}
+
+// unknownFailure lets err also match the end of the Conn or ctx that brought it
+// about.
+func (c *conn) unknownFailure(ctx context.Context, err error) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done() // go-redis' sockets have the same deadline and were first
+	}
+	switch {
+	case c.life.Err() != nil:
+		return fmt.Errorf("goredis: %w: %w", driver.ErrClosed, err)
+	case ctx.Err() != nil:
+		return fmt.Errorf("goredis: %w: %w", ctx.Err(), err)
+	}
+	return fmt.Errorf("goredis: %w", err)
+}
+
+// serverError finds an error reply. redis.Nil is none; where it is wrapped it is
+// a Sentinel's, which does not know the master.
+func serverError(err error) (*driver.ServerError, bool) {
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok || reply == redis.Nil {
+		return nil, false
+	}
+	return driver.NewServerError(reply.Error()), true
+}
+
+func isDialError(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}

@@ -1,0 +1,63 @@
+package goredis_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/internal/servertest"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func TestSentinel(t *testing.T) {
+	nodes := servertest.Sentinel(t)
+	cfg := driver.Config{
+		Mode: driver.ModeSentinel, Network: "tcp", Addrs: nodes.Addrs(), Master: servertest.MasterName,
+	}
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		SentinelAddrs: nodes.Addrs(), MasterName: servertest.MasterName,
+	})
+	defer client.Close()
+
+	for name, conn := range map[string]driver.Conn{"open": open(t, cfg), "wrap": wrap(t, client)} {
+		t.Run(name, func(t *testing.T) {
+			master := nodes.Master()
+			sub := subscribe(t, conn, "c")
+			hears(t, sub, conn, "c", "before")
+			before, err := conn.(driver.Describer).Describe(soon(t))
+			require.NoError(t, err)
+			assert.Equal(t, driver.ModeSentinel, before.Mode)
+			assert.NotEmpty(t, before.RunID)
+
+			require.NotEqual(t, master.Addr, nodes.Failover().Addr)
+			ctx := soon(t)
+			for err := errors.New("not tried"); err != nil; _, err = conn.Do(ctx, on("SET", "k", "v")) {
+				require.NoError(t, ctx.Err(), "%v", err) // its connections to the former master are being closed
+			}
+			_, err = sub.Receive(soon(t))
+			require.ErrorIs(t, err, driver.ErrGap)
+			hears(t, sub, conn, "c", "after")
+			after, err := conn.(driver.Describer).Describe(soon(t))
+			require.NoError(t, err)
+			assert.NotEqual(t, before.RunID, after.RunID)
+		})
+	}
+}
+
+// Sentinels that know no such master answer nil, which must not be taken for
+// the reply to the command.
+func TestSentinelUnknownMaster(t *testing.T) {
+	nodes := servertest.Sentinel(t)
+	conn := open(t, driver.Config{
+		Mode: driver.ModeSentinel, Network: "tcp", Addrs: nodes.Addrs(), Master: "nobody",
+	})
+	_, err := conn.Do(soon(t), on("GET", "k"))
+	require.Error(t, err)
+	assert.NotEqual(t, driver.OutcomeReplied, driver.OutcomeOf(err))
+	for _, r := range conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("GET", "a"), on("GET", "b")}) {
+		assert.Error(t, r.Err)
+	}
+}

@@ -1,0 +1,69 @@
+package goredis
+
+import (
+	"context"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/internal/servertest"
+	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/pubsub"
+)
+
+// A redis.PubSub connects again by itself, behind the back of the subscription.
+// Here it must not, whether it is reading or writing when the connection ends.
+func TestPubSubConnIsOneConnection(t *testing.T) {
+	server := servertest.Single(t)
+	for name, use := range map[string]func(pubsub.Conn) error{
+		"Receive": func(c pubsub.Conn) error {
+			_, err := c.Receive(t.Context())
+			return err
+		},
+		"Send": func(c pubsub.Conn) error {
+			return c.Send(t.Context(), "PING")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := wire.New(wire.TCP(server.Addr))
+			defer w.Close()
+			client := redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: w.Dial})
+			defer client.Close()
+			c := wrapClient(client)
+			defer c.Close()
+			ps, err := c.dialPubSub(t.Context())
+			require.NoError(t, err)
+			defer ps.Close()
+			event, err := ps.Receive(t.Context()) // to the PING that made it connect
+			require.NoError(t, err)
+			require.Equal(t, pubsub.Pong, event.Kind)
+			require.NoError(t, ps.Send(t.Context(), "SUBSCRIBE", "a", "b"))
+			for _, channel := range []string{"a", "b"} {
+				event, err := ps.Receive(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, pubsub.Event{Kind: pubsub.Subscribed, Channel: channel}, event)
+			}
+			hello := wire.Match{Name: "HELLO"}
+			require.Equal(t, 1, w.Count(hello))
+
+			w.KillAll()
+			assert.Error(t, use(ps))
+			assert.Error(t, use(ps), "it goes on")
+			assert.Equal(t, 1, w.Count(hello), "it has connected again")
+			assert.Equal(t, 1, w.Count(wire.Match{Name: "SUBSCRIBE"}))
+		})
+	}
+}
+
+func TestPubSubConnRefusesOtherCommands(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	c := wrapClient(client)
+	defer c.Close()
+	p := &pubsubConn{conn: c, ps: client.Subscribe(context.Background())}
+	defer p.Close()
+	assert.ErrorIs(t, p.Send(t.Context(), "PSUBSCRIBE", "*"), driver.ErrUnsupported)
+}

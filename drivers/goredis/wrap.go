@@ -1,0 +1,92 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+var errNilClient = errors.New("goredis: Wrap of a nil client")
+
+// Wrap returns a connector around a client that the application already has,
+// for locker.New. It never closes or changes the client, and shares its
+// connections. Several connectors may wrap one client.
+//
+// The client is a *redis.Client, from NewClient or NewFailoverClient, or a
+// *redis.ClusterClient. Connect refuses nil, and with [driver.ErrUnsupported]
+// everything else, among it:
+//
+//   - *redis.Ring: it moves a key to another server when it believes the first
+//     one down, and whoever held a lock there holds it no more;
+//   - *redis.AutoPipeliner: it does not tell what it has sent. Wrap the client
+//     that it was made from;
+//   - a ClusterClient that reads from replicas (ReadOnly, RouteByLatency or
+//     RouteRandomly): they may not know of a lock yet;
+//   - a ClusterClient without ReadTimeout or WriteTimeout (negative): a command
+//     on a dead connection would never end. A Client without them is used with
+//     [driver.DefaultTimeout].
+func Wrap(client redis.UniversalClient) driver.Connector { return wrapped{client} }
+
+type wrapped struct{ client redis.UniversalClient }
+
+var _ driver.Connector = wrapped{}
+
+// Driver implements [driver.Connector].
+func (wrapped) Driver() driver.Driver { return Driver{} }
+
+// Connect implements [driver.Connector]. It does no I/O.
+func (w wrapped) Connect(context.Context) (driver.Conn, error) {
+	switch client := w.client.(type) {
+	case nil:
+		return nil, errNilClient
+	case *redis.Client:
+		if client == nil {
+			return nil, errNilClient
+		}
+		return wrapClient(client), nil
+	case *redis.ClusterClient:
+		if client == nil {
+			return nil, errNilClient
+		}
+		return wrapCluster(client)
+	default:
+		return nil, fmt.Errorf("goredis: Wrap of a %T: pass a *redis.Client or *redis.ClusterClient: %w",
+			client, driver.ErrUnsupported)
+	}
+}
+
+// failoverAddr is what NewFailoverClient has in the place of an address.
+const failoverAddr = "FailoverClient"
+
+func wrapClient(client *redis.Client) *conn {
+	opt := client.Options()
+	mode := driver.ModeSingle
+	if opt.Addr == failoverAddr {
+		mode = driver.ModeSentinel
+	}
+	if opt.ReadTimeout <= 0 || opt.WriteTimeout <= 0 {
+		client = client.WithTimeout(driver.DefaultTimeout) // on the same connections
+	}
+	c := newConn(mode)
+	c.client = client
+	return c
+}
+
+func wrapCluster(client *redis.ClusterClient) (driver.Conn, error) {
+	opt := client.Options()
+	if opt.ReadOnly { // which RouteByLatency and RouteRandomly set
+		return nil, fmt.Errorf("goredis: Wrap of a ClusterClient that reads from replicas: "+
+			"pass one without ReadOnly, RouteByLatency and RouteRandomly: %w", driver.ErrUnsupported)
+	}
+	if opt.ReadTimeout <= 0 || opt.WriteTimeout <= 0 {
+		return nil, fmt.Errorf("goredis: Wrap of a ClusterClient without timeouts: "+
+			"set its ReadTimeout and WriteTimeout: %w", driver.ErrUnsupported)
+	}
+	c := newConn(driver.ModeCluster)
+	c.client = client
+	return c, nil
+}

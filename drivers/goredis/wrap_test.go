@@ -1,0 +1,250 @@
+package goredis_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/drivers/goredis"
+	"github.com/golocker/golocker/internal/servertest"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func TestWrapNil(t *testing.T) {
+	for name, client := range map[string]redis.UniversalClient{
+		"interface":     nil,
+		"Client":        (*redis.Client)(nil),
+		"ClusterClient": (*redis.ClusterClient)(nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := goredis.Wrap(client).Connect(t.Context())
+			assert.Nil(t, conn)
+			assert.EqualError(t, err, "goredis: Wrap of a nil client")
+		})
+	}
+}
+
+type embedding struct{ redis.UniversalClient }
+
+func TestWrapRefuses(t *testing.T) {
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer single.Close()
+	auto, err := single.AutoPipeline()
+	require.NoError(t, err)
+	cluster := func(opt redis.ClusterOptions) redis.UniversalClient {
+		opt.Addrs = []string{"127.0.0.1:1"}
+		return redis.NewClusterClient(&opt)
+	}
+	for name, client := range map[string]redis.UniversalClient{
+		"Ring":            redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}),
+		"AutoPipeliner":   auto,
+		"unknown":         embedding{single},
+		"ReadOnly":        cluster(redis.ClusterOptions{ReadOnly: true}),
+		"RouteByLatency":  cluster(redis.ClusterOptions{RouteByLatency: true}),
+		"RouteRandomly":   cluster(redis.ClusterOptions{RouteRandomly: true}),
+		"no ReadTimeout":  cluster(redis.ClusterOptions{ReadTimeout: -1}),
+		"no WriteTimeout": cluster(redis.ClusterOptions{WriteTimeout: -2}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer client.Close()
+			conn, err := goredis.Wrap(client).Connect(t.Context())
+			assert.Nil(t, conn)
+			assert.ErrorIs(t, err, driver.ErrUnsupported)
+		})
+	}
+}
+
+// Close ends the Conn and its subscriptions and nothing of the client.
+func TestWrapLeavesClientOpen(t *testing.T) {
+	server := servertest.Single(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	own := client.Subscribe(t.Context(), "c")
+	defer own.Close()
+	_, err := own.Receive(t.Context())
+	require.NoError(t, err)
+	before := goleak.IgnoreCurrent()
+
+	connector := goredis.Wrap(client)
+	conn, err := connector.Connect(t.Context())
+	require.NoError(t, err)
+	other, err := connector.Connect(t.Context())
+	require.NoError(t, err)
+	defer other.Close()
+	sub := subscribe(t, conn, "c")
+	require.NoError(t, conn.Close())
+
+	_, err = conn.Do(t.Context(), on("GET", "k"))
+	assert.ErrorIs(t, err, driver.ErrClosed)
+	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+	_, err = sub.Receive(soon(t))
+	assert.ErrorIs(t, err, driver.ErrClosed)
+	goleak.VerifyNone(t, before)
+
+	assert.NoError(t, client.Ping(t.Context()).Err())
+	assert.Equal(t, int64(1), do(t, other, "PUBLISH", "c", "only the client's own subscription is left"))
+	_, err = own.ReceiveMessage(soon(t))
+	assert.NoError(t, err)
+}
+
+// Close makes calls in flight return although the client stays open.
+func TestWrapCloseInterrupts(t *testing.T) {
+	server := servertest.Single(t)
+	w := newWire(t, server.Addr)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: w.Dial})
+	defer client.Close()
+	conn := wrap(t, client)
+	held := w.On(wire.Match{Name: "GET"}, wire.HoldReply)
+	defer held.Release()
+	result := make(chan error)
+	go func() {
+		_, err := conn.Do(context.WithoutCancel(t.Context()), on("GET", "k"))
+		result <- err
+	}()
+	<-held.Happened()
+	require.NoError(t, conn.Close())
+	err := <-result
+	unknown(t, err)
+	assert.ErrorIs(t, err, driver.ErrClosed)
+	assert.Equal(t, 1, w.Open(), "the client's connection was closed")
+}
+
+// The application closes its client first.
+func TestWrapClosedClient(t *testing.T) {
+	server := servertest.Single(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	conn := wrap(t, client)
+	do(t, conn, "PING")
+	require.NoError(t, client.Close())
+
+	_, err := conn.Do(t.Context(), on("SET", "k", "v"))
+	assert.ErrorIs(t, err, driver.ErrClosed)
+	assert.ErrorIs(t, err, redis.ErrClosed)
+	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+}
+
+// go-redis sends a command up to four times when its replies get lost. The
+// client's own commands show that the fault is one that it answers so.
+func TestWrapSendsOnce(t *testing.T) {
+	server := servertest.Single(t)
+	w := newWire(t, server.Addr)
+	addr, err := w.Listen() // go-redis does not retry all errors of an in-memory connection
+	require.NoError(t, err)
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: 3})
+	defer client.Close()
+	conn := wrap(t, client)
+	w.On(wire.Match{Name: "INCR", Times: -1}, wire.CutReply)
+
+	require.Error(t, client.Incr(t.Context(), "client").Err())
+	require.Equal(t, 4, w.Count(wire.Match{Name: "INCR", Arg: "client"}))
+
+	_, err = conn.Do(t.Context(), on("INCR", "do"))
+	unknown(t, err)
+	assert.Equal(t, 1, w.Count(wire.Match{Name: "INCR", Arg: "do"}))
+
+	results := conn.(driver.Batcher).DoBatch(t.Context(), []driver.Command{
+		on("SET", "k", "v"), on("INCR", "batch"), on("GET", "k"),
+	})
+	require.Len(t, results, 3)
+	for _, r := range results[1:] {
+		unknown(t, r.Err)
+	}
+	assert.Equal(t, 1, w.Count(wire.Match{Name: "INCR", Arg: "batch"}))
+}
+
+// When a connection breaks, go-redis leaves something that looks like a value
+// with the command whose reply it was reading, and its error with all.
+func TestWrapHalfReply(t *testing.T) {
+	server := servertest.Single(t)
+	w := newWire(t, server.Addr)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: w.Dial})
+	defer client.Close()
+	conn := wrap(t, client)
+	do(t, conn, "SET", "k", "value")
+	w.On(wire.Match{Name: "GET"}, wire.HalfReply)
+	results := conn.(driver.Batcher).DoBatch(t.Context(), []driver.Command{
+		on("HGET", "absent", "f"), on("EXISTS", "absent"), on("INCR", "k"), on("GET", "k"), on("GET", "k"),
+	})
+	require.Len(t, results, 5)
+	assert.Equal(t, []driver.Result{
+		{Value: nil}, {Value: int64(0)}, {Err: driver.NewServerError("ERR value is not an integer or out of range")},
+	}, results[:3])
+	for _, r := range results[3:] {
+		unknown(t, r.Err)
+	}
+}
+
+// What go-redis keeps to itself does not get lost.
+func TestWrapKeepsHooks(t *testing.T) {
+	server := servertest.Single(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	var seen names
+	client.AddHook(&seen)
+	conn := wrap(t, client)
+	_, err := conn.Do(t.Context(), on("SET", "k", "v"))
+	require.NoError(t, err)
+	conn.(driver.Batcher).DoBatch(t.Context(), []driver.Command{on("GET", "k"), on("DEL", "k")})
+	assert.Equal(t, names{"set", "get", "del"}, seen)
+}
+
+// names is a hook that notes the commands it sees.
+type names []string
+
+func (n *names) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (n *names) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "hello" && cmd.Name() != "client" {
+			*n = append(*n, cmd.Name())
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (n *names) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if cmd.Name() != "client" {
+				*n = append(*n, cmd.Name())
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A client without timeouts gets the driver's.
+func TestWrapWithoutTimeouts(t *testing.T) {
+	for name, off := range map[string]time.Duration{"none": -1, "no deadlines": -2} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := miniredis.NewMiniRedis()
+				defer memory.Close()
+				w := wire.New(func(context.Context) (net.Conn, error) { return memory.Dial() })
+				defer w.Close()
+				client := redis.NewClient(&redis.Options{
+					Addr: "127.0.0.1:6379", Dialer: w.Dial, ReadTimeout: off, WriteTimeout: off,
+				})
+				defer client.Close()
+				conn := wrap(t, client)
+				_, err := conn.Do(t.Context(), on("SET", "k", "v"))
+				require.NoError(t, err)
+
+				w.Partition()
+				start := time.Now()
+				_, err = conn.Do(t.Context(), on("GET", "k"))
+				unknown(t, err)
+				assert.Equal(t, driver.DefaultTimeout, time.Since(start))
+			})
+		})
+	}
+}

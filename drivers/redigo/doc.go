@@ -1,0 +1,79 @@
+// Package redigo makes locks through the client redigo
+// (github.com/gomodule/redigo/redis). It is written for applications: those that
+// have a redis.Pool wrap it, those that have none open one by a data source
+// name.
+//
+//	client, err := locker.New(redigo.Wrap(pool))
+//	client, err := locker.Open("redigo", "redis://localhost:6379/0")
+//
+// The import alone registers the name "redigo".
+//
+// # What is supported
+//
+//	                      Open                           Wrap
+//	single server         yes                            yes
+//	Sentinel              yes, every connection is       as far as the pool's Dial finds
+//	                      to a server that says it       the master; a connection that
+//	                      is the master                  answers READONLY is dropped
+//	Cluster               no: take goredis or rueidis    no
+//	TLS, unix sockets     yes                            as the pool's Dial does
+//	pipelined batches     yes                            yes
+//	publish/subscribe     yes, one connection each       yes, by the pool's Dial, outside
+//	                                                     of the pool and its limits
+//	mode and run id       yes (INFO)                     run id; the mode counts as single
+//	RESP3                 no, nor is it needed           no
+//
+// # Timeouts
+//
+// redigo has none by default. Here every call ends as soon as its ctx does, and
+// without a ctx that ends:
+//
+//   - Opened: a call waits for a connection of the pool no longer than
+//     dial_timeout and timeout of the DSN together, connecting takes no longer
+//     than dial_timeout, writing and the reply timeout each (5 seconds by
+//     default).
+//   - Wrapped: 5 seconds for a connection and 5 for the exchange. Shorter
+//     timeouts of the pool's connections (redis.DialReadTimeout,
+//     redis.DialWriteTimeout) hold as well.
+//
+// A connection on which a call was abandoned is closed and never used again, so
+// that its late reply answers nobody.
+//
+// # Open
+//
+// The pool has as many connections as the DSN says (pool_size), by default ten
+// for each of GOMAXPROCS; further calls wait. A connection that has been idle
+// for a second is asked by PING (ROLE with Sentinel) before it is used, within a
+// second. When a connection breaks or answers READONLY, those that are idle at
+// that time are dropped. So a server that restarted, or a master that was
+// demoted, fails the calls in flight and as a rule one more.
+//
+// With Sentinel, connecting asks the Sentinels in turn. The dial timeout is
+// shared out among them and the master, so that one that hangs does not hide the
+// others. No connection is used for longer than ten seconds, so that a master
+// which was cut off and still takes itself for one is left within that time.
+//
+// # Wrap
+//
+// The pool remains the application's: closing the lock client closes only the
+// connections on which a call was in flight. What matters in its settings:
+//
+//   - TestOnBorrow: without it, the first call on a connection that the server
+//     has closed meanwhile fails, with an outcome that is unknown. Let it PING
+//     what was idle for a second or more.
+//   - MaxActive and Wait: without Wait, a call fails with redis.ErrPoolExhausted
+//     when all connections are in use; with it, it waits until its ctx ends.
+//     Locks hold no connection while they are held or waited for.
+//   - MaxIdle: 0, the default, makes a new connection for every call.
+//   - Dial: it should have redis.DialConnectTimeout. A Dial or TestOnBorrow that
+//     hangs does not keep a call from returning, but its goroutine and its
+//     place in the pool stay until it returns. Rather set DialContext and
+//     TestOnBorrowContext.
+//   - Connections of another make than redigo's, such as those of tracers, must
+//     implement redis.ConnWithContext, as all of redigo's do; otherwise every
+//     call fails without being sent.
+//
+// A wrapped pool costs each call a goroutine for the time it takes to get a
+// connection, because Dial and TestOnBorrow may ignore ctx; an opened one does
+// not.
+package redigo

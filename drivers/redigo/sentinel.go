@@ -1,0 +1,81 @@
+package redigo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+var errNotMaster = errors.New("the server is not a master")
+
+// dialMaster asks the Sentinels in turn, beginning with the one that knew last
+// time, and returns a connection to the first master that admits to be one. Each
+// Sentinel has an equal part of what is left of the dial timeout, the master one
+// more.
+func (o *opener) dialMaster(ctx context.Context) (redis.Conn, error) {
+	n := len(o.cfg.Addrs)
+	part := o.dialTimeout / time.Duration(n+1)
+	first := int(o.sentinel.Load())
+	var failures []error
+	for i := range n {
+		sentinel := (first + i) % n
+		addr, err := o.askSentinel(ctx, part, o.cfg.Addrs[sentinel])
+		if err == nil {
+			var rc redis.Conn
+			if rc, err = o.dialServer(ctx, "tcp", addr); err == nil {
+				if err = askRole(ctx, rc); err == nil {
+					o.sentinel.Store(int64(sentinel))
+					return rc, nil
+				}
+				_ = rc.Close()
+			}
+			err = fmt.Errorf("master %s: %w", addr, err)
+		}
+		failures = append(failures, fmt.Errorf("sentinel %s: %w", o.cfg.Addrs[sentinel], err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, fmt.Errorf("no master %q: %w", o.cfg.Master, errors.Join(failures...))
+}
+
+// askSentinel returns the address of the master as one Sentinel knows it.
+func (o *opener) askSentinel(ctx context.Context, limit time.Duration, addr string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	rc, err := o.connect(ctx, "tcp", addr, auth(o.cfg.SentinelUsername, o.cfg.SentinelPassword))
+	if err != nil {
+		return "", err
+	}
+	defer rc.Close()
+	reply, err := redis.Strings(redis.DoContext(rc, ctx, "SENTINEL", "get-master-addr-by-name", o.cfg.Master))
+	switch {
+	case errors.Is(err, redis.ErrNil):
+		return "", errors.New("does not know the master's name")
+	case err != nil:
+		return "", answered(err)
+	case len(reply) != 2:
+		return "", fmt.Errorf("unexpected answer of %d parts", len(reply))
+	}
+	return net.JoinHostPort(reply[0], reply[1]), nil
+}
+
+// askRole returns nil if the server is a master, or does not say: then READONLY
+// will tell.
+func askRole(ctx context.Context, rc redis.Conn) error {
+	reply, err := redis.Values(redis.DoContext(rc, ctx, "ROLE"))
+	if _, refused := errors.AsType[redis.Error](err); refused {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(reply) == 0 || value(reply[0]) != "master" {
+		return errNotMaster
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package redigo_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/drivers/redigo"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func TestWrapNil(t *testing.T) {
+	_, err := redigo.Wrap(nil).Connect(t.Context())
+	require.ErrorContains(t, err, "nil *redis.Pool")
+}
+
+func TestWrappedPoolStaysOpen(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		pool := r.pool()
+		c, err := redigo.Wrap(pool).Connect(t.Context())
+		require.NoError(t, err)
+		do(t, c, "SET", "k", "v")
+		require.NoError(t, c.Close())
+		require.NoError(t, c.Close())
+
+		_, err = c.Do(t.Context(), command("GET", "k"))
+		require.ErrorIs(t, err, driver.ErrClosed)
+		require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+
+		rc := pool.Get()
+		defer rc.Close()
+		v, err := redis.String(rc.Do("GET", "k"))
+		require.NoError(t, err)
+		require.Equal(t, "v", v)
+		require.Equal(t, 1, r.Dials(), "the idle connection survived")
+	})
+}
+
+// exhausted returns a Conn on a pool of one connection, which is in use.
+func exhausted(t *testing.T, r *rig, wait bool) (*redis.Pool, driver.Conn) {
+	pool := r.pool()
+	pool.MaxActive, pool.Wait = 1, wait
+	rc := pool.Get()
+	require.NoError(t, rc.Err())
+	t.Cleanup(func() { _ = rc.Close() })
+	return pool, r.wrap(pool)
+}
+
+func TestExhaustedPool(t *testing.T) {
+	t.Run("Deadline", func(t *testing.T) {
+		bubble(t, func(t *testing.T, r *rig) {
+			_, c := exhausted(t, r, true)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			_, err := c.Do(ctx, command("PING"))
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+			require.Equal(t, 50*time.Millisecond, time.Since(start))
+		})
+	})
+	t.Run("NoDeadline", func(t *testing.T) {
+		bubble(t, func(t *testing.T, r *rig) {
+			_, c := exhausted(t, r, true)
+			start := time.Now()
+			_, err := c.Do(t.Context(), command("PING"))
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's ctx has not ended")
+			require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+			require.Equal(t, driver.DefaultTimeout, time.Since(start))
+		})
+	})
+	t.Run("NoWait", func(t *testing.T) {
+		bubble(t, func(t *testing.T, r *rig) {
+			_, c := exhausted(t, r, false)
+			_, err := c.Do(t.Context(), command("PING"))
+			require.ErrorIs(t, err, redis.ErrPoolExhausted)
+			require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		})
+	})
+	t.Run("Close", func(t *testing.T) {
+		bubble(t, func(t *testing.T, r *rig) {
+			_, c := exhausted(t, r, true)
+			done := make(chan error)
+			go func() {
+				_, err := c.Do(t.Context(), command("PING"))
+				done <- err
+			}()
+			synctest.Wait()
+			start := time.Now()
+			require.NoError(t, c.Close())
+			err := <-done
+			require.ErrorIs(t, err, driver.ErrClosed)
+			require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+			require.Zero(t, time.Since(start))
+		})
+	})
+	// redigo 1.9.3 sends on a closed channel when both happen at once, and
+	// panics.
+	t.Run("PoolClosedAsCtxEnds", func(t *testing.T) {
+		bubble(t, func(t *testing.T, r *rig) {
+			for range 100 {
+				pool, c := exhausted(t, r, true)
+				ctx, cancel := context.WithCancel(t.Context())
+				var calls sync.WaitGroup
+				for range 8 {
+					calls.Go(func() {
+						_, err := c.Do(ctx, command("PING"))
+						assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+					})
+				}
+				synctest.Wait()
+				_ = pool.Close()
+				cancel()
+				calls.Wait()
+			}
+		})
+	})
+}
+
+// What an application's pool does before it hands out a connection may hang
+// without heeding ctx. The call returns all the same, and the command is never
+// sent, not even when the hook goes on.
+func TestHangingHooks(t *testing.T) {
+	for name, hang := range map[string]func(*redis.Pool, <-chan struct{}){
+		"Dial": func(p *redis.Pool, release <-chan struct{}) {
+			dial := p.DialContext
+			p.DialContext = nil
+			p.Dial = func() (redis.Conn, error) {
+				<-release
+				return dial(context.Background())
+			}
+		},
+		"TestOnBorrow": func(p *redis.Pool, release <-chan struct{}) {
+			rc := p.Get()
+			_ = rc.Err()
+			_ = rc.Close()
+			p.TestOnBorrow = func(redis.Conn, time.Time) error {
+				<-release
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				pool, release := r.pool(), make(chan struct{})
+				hang(pool, release)
+				c := r.wrap(pool)
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(30*time.Millisecond, cancel)
+				start := time.Now()
+				_, err := c.Do(ctx, command("SET", "k", "v"))
+				require.ErrorIs(t, err, context.Canceled)
+				require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+				require.Equal(t, 30*time.Millisecond, time.Since(start))
+
+				close(release)
+				synctest.Wait()
+				require.False(t, r.server.Exists("k"))
+				require.Equal(t, 1, pool.IdleCount(), "the connection that came too late is in the pool")
+			})
+		})
+	}
+}
+
+// plainConn hides all of redigo's optional interfaces.
+type plainConn struct{ redis.Conn }
+
+func TestConnectionsThatCannotBeSevered(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		pool := r.pool()
+		dial := pool.DialContext
+		pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
+			rc, err := dial(ctx)
+			return plainConn{rc}, err
+		}
+		c := r.wrap(pool)
+		_, err := c.Do(t.Context(), command("SET", "k", "v"))
+		require.ErrorIs(t, err, driver.ErrUnsupported)
+		require.ErrorContains(t, err, "redis.ConnWithContext")
+		require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		require.False(t, r.server.Exists("k"))
+
+		s, err := c.(driver.Subscriber).Subscribe(t.Context())
+		require.NoError(t, err)
+		require.ErrorIs(t, s.Add(t.Context(), "ch"), driver.ErrUnsupported)
+	})
+}
+
+func TestDialErrors(t *testing.T) {
+	const secret = "hunter2"
+	refused := redis.Error("WRONGPASS invalid username-password pair or user is disabled.")
+	for name, dial := range map[string]func(context.Context) (redis.Conn, error){
+		"URL": func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialURLContext(ctx, "redis://me:"+secret+"#x@host:1")
+		},
+		"Refused": func(context.Context) (redis.Conn, error) { return nil, refused },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t, redigo.Wrap(&redis.Pool{DialContext: dial}))
+			_, err := c.Do(t.Context(), command("PING"))
+			require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+			require.NotContains(t, err.Error(), secret)
+			if reply, ok := errors.AsType[*driver.ServerError](err); name == "Refused" {
+				require.True(t, ok)
+				require.Equal(t, "WRONGPASS", reply.Code)
+			}
+		})
+	}
+}

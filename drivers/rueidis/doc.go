@@ -1,0 +1,71 @@
+// Package rueidis lets package [github.com/golocker/golocker/locker] work through
+// [github.com/redis/rueidis]. It is written for the developer of an application
+// that takes locks.
+//
+// With a client that the application has already:
+//
+//	import (
+//		"github.com/golocker/golocker/locker"
+//		lockdriver "github.com/golocker/golocker/drivers/rueidis"
+//		"github.com/redis/rueidis"
+//	)
+//
+//	client, err := rueidis.NewClient(…)
+//	locks, err := locker.New(lockdriver.Wrap(client))
+//
+// or by name, with a client of the driver's own:
+//
+//	import _ "github.com/golocker/golocker/drivers/rueidis"
+//	locks, err := locker.Open("rueidis", "redis://localhost:6379/0")
+//
+// # What is supported
+//
+//	single server, Redis or Valkey    yes
+//	Sentinel                          yes
+//	Cluster                           yes
+//	TLS                               yes
+//	unix sockets                      yes, for a single server
+//	batches                           yes, as pipelines
+//	publish/subscribe                 yes, through one connection; in a Cluster unsharded
+//	describing the server             yes; INFO may be forbidden
+//
+// # Wrap or Open
+//
+// A client that is opened by name has options made for locks: nothing is ever
+// retried or cached, one connection to each server is shared by all commands
+// and takes about 0.16 MiB (rueidis' default is 1.4), and a connection that is
+// silent is given up after 1.2 to 1.4 times the timeout of the data source name,
+// 5 seconds if it has none. A shorter one, such as timeout=1s, replaces a broken
+// connection sooner; leases should last several times as long. The setting
+// pool_size has no meaning here, and a subscription has a connection of its own.
+//
+// A wrapped client keeps its options, and stays open when the locks are closed.
+// Locks are safe with all of them: a client that may send a command twice is
+// either refused (ConnLifetime), or made to send batches one command at a time
+// (Standalone.EnableRedirect). The others matter as follows:
+//
+//	DisableRetry              no matter: what locks send is never marked retryable
+//	DisableCache              no matter; true also saves memory
+//	DisableAutoPipelining     no matter: lock commands are pipelined all the same
+//	AlwaysRESP2               no matter; subscribing takes one connection more
+//	ConnWriteTimeout,         how soon a dead connection is given up, 12 seconds
+//	Dialer.KeepAlive          by default. A call ends after 30 in any case.
+//	DialCtxFn                 must end by itself: a call's ctx does not end it, since
+//	                          others wait for the same connection
+//	SendToReplicas            must be false for what is not read-only
+//	ReplicaOnly               must be off
+//	BlockingPoolSize          must leave one connection for the subscription
+//	Sentinel.                 should be set: without it one lost message binds
+//	TopologyRefreshInterval   the client to a former master
+//
+// # What errors tell
+//
+// A wrapped client does not prove that a command was not sent, so that even a
+// failed dial is of unknown outcome (see
+// [github.com/golocker/golocker/locker/driver.OutcomeOf]). If the application
+// closes it, calls fail with [github.com/redis/rueidis.ErrClosing], of unknown
+// outcome too.
+//
+// Keys in different slots of a Cluster, which make rueidis panic, give the
+// server's own error, CROSSSLOT, marked as not sent.
+package rueidis

@@ -1,0 +1,256 @@
+package rueidis_test
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	rue "github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/drivers/rueidis"
+	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func TestRegistered(t *testing.T) {
+	assert.Contains(t, locker.Drivers(), "rueidis")
+}
+
+func TestWrapNil(t *testing.T) {
+	type clientOfTheirs struct{ rue.Client }
+	for name, c := range map[string]rue.Client{"nil": nil, "typed nil": (*clientOfTheirs)(nil)} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := rueidis.Wrap(c).Connect(t.Context())
+			assert.Nil(t, conn)
+			require.ErrorContains(t, err, "nil client")
+			assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		})
+	}
+}
+
+func TestWrapLeavesClientOpen(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		c := client(t, w)
+		connector := rueidis.Wrap(c)
+		conn := connect(t, connector)
+		do(t, conn, "SET", "k", "v")
+		sub := subscribe(t, conn, "ch")
+		require.NoError(t, conn.Close())
+
+		_, err := sub.Receive(within(t, time.Minute))
+		require.ErrorIs(t, err, driver.ErrClosed)
+		synctest.Wait()
+		assert.Equal(t, 1, w.Open(), "the subscription's connection is open")
+		_, err = conn.Do(t.Context(), command("GET", "k"))
+		require.ErrorIs(t, err, driver.ErrClosed)
+		assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		v, err := c.Do(t.Context(), c.B().Get().Key("k").Build()).ToString()
+		require.NoError(t, err, "the application's client was closed")
+		assert.Equal(t, "v", v)
+		assert.Equal(t, "v", do(t, connect(t, connector), "GET", "k"))
+	})
+}
+
+// With these options rueidis sends commands twice.
+func TestWrapOptionsThatSendTwice(t *testing.T) {
+	lifetime := func(o *rue.ClientOption) { o.ConnLifetime = time.Hour }
+	redirect := func(o *rue.ClientOption) { o.ForceSingleClient, o.Standalone.EnableRedirect = false, true }
+	for name, options := range map[string][]func(*rue.ClientOption){
+		"ConnLifetime":                  {lifetime},
+		"ConnLifetime, EnableRedirect":  {lifetime, redirect},
+		"ConnLifetime, no pipelining":   {lifetime, func(o *rue.ClientOption) { o.DisableAutoPipelining = true }},
+		"ConnLifetime, retries are off": {lifetime, func(o *rue.ClientOption) { o.DisableRetry = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *wire.Wire) {
+				w.On(wire.Match{Name: "CLIENT", Arg: "CAPA", Times: -1}, wire.Answer("+OK\r\n"))
+				_, err := rueidis.Wrap(client(t, w, options...)).Connect(t.Context())
+				require.ErrorIs(t, err, driver.ErrUnsupported)
+				assert.ErrorContains(t, err, "ConnLifetime")
+			})
+		})
+	}
+	t.Run("EnableRedirect", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, w *wire.Wire) {
+			w.On(wire.Match{Name: "CLIENT", Arg: "CAPA", Times: -1}, wire.Answer("+OK\r\n"))
+			w.On(wire.Match{Name: "INCR", Arg: "b"}, wire.Answer("-REDIRECT other:6379\r\n"))
+			conn := connect(t, rueidis.Wrap(client(t, w, redirect)))
+			results := driver.DoBatch(t.Context(), conn, []driver.Command{command("INCR", "a"), command("INCR", "b")})
+			assert.Equal(t, []driver.Result{{Value: int64(1)}, {Value: int64(1)}}, results)
+			assert.Equal(t, 1, w.Count(wire.Match{Name: "INCR", Arg: "a"}))
+			time.Sleep(time.Minute) // the client closes its former server later
+		})
+	})
+}
+
+// A call in flight through a wrapped client ends with the Conn, though its
+// connection stays.
+func TestWrapCloseInFlight(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		conn := connect(t, rueidis.Wrap(client(t, w)))
+		rule := w.On(wire.Match{Name: "INCR"}, wire.HoldReply)
+		defer rule.Release()
+		result := make(chan error, 1)
+		go func() {
+			_, err := conn.Do(t.Context(), command("INCR", "n"))
+			result <- err
+		}()
+		<-rule.Happened()
+		require.NoError(t, conn.Close())
+		synctest.Wait()
+		require.NotEmpty(t, result, "the call still waits")
+		err := <-result
+		require.ErrorIs(t, err, driver.ErrClosed)
+		assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err), "it was executed")
+	})
+}
+
+// Once the application has closed its client, a command may have been sent or
+// not; and the Conn itself is not closed.
+func TestWrapClientClosedByApplication(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		c := client(t, w)
+		conn := connect(t, rueidis.Wrap(c))
+		c.Close()
+		_, err := conn.Do(t.Context(), command("GET", "k"))
+		require.ErrorIs(t, err, rue.ErrClosing)
+		assert.NotErrorIs(t, err, driver.ErrClosed)
+		assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err))
+	})
+}
+
+func TestOpenConnectorRefuses(t *testing.T) {
+	for name, cfg := range map[string]driver.Config{
+		"no address":            {Network: "tcp", Mode: driver.ModeCluster},
+		"two servers":           {Network: "tcp", Addrs: []string{"a:1", "b:1"}},
+		"no master":             {Network: "tcp", Mode: driver.ModeSentinel, Addrs: []string{"a:1"}},
+		"negative timeout":      {Network: "tcp", Addrs: []string{"a:1"}, Timeout: -1},
+		"negative dial timeout": {Network: "tcp", Addrs: []string{"a:1"}, DialTimeout: -1},
+		"cluster database":      {Network: "tcp", Mode: driver.ModeCluster, Addrs: []string{"a:1"}, DB: 1},
+		"cluster on a socket":   {Network: "unix", Mode: driver.ModeCluster, Addrs: []string{"/s"}},
+		"mode":                  {Network: "tcp", Mode: 99, Addrs: []string{"a:1"}},
+		"network":               {Network: "udp", Addrs: []string{"a:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := rueidis.Driver{}.OpenConnector(cfg)
+			require.ErrorIs(t, err, driver.ErrUnsupported)
+		})
+	}
+}
+
+func TestConnectServerDown(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		c := connector(t, wired(w))
+		w.Refuse(true)
+		_, err := c.Connect(t.Context())
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		w.Refuse(false)
+		assert.Equal(t, "PONG", do(t, connect(t, c), "PING"))
+	})
+}
+
+// NewClient has no ctx; Connect has.
+func TestConnectEndsWithCtx(t *testing.T) {
+	for name, hang := range map[string]func(*wire.Wire){
+		"dial":      (*wire.Wire).HangDials,
+		"handshake": func(w *wire.Wire) { w.On(wire.Match{Name: "HELLO"}, wire.BlackHole) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *wire.Wire) {
+				hang(w)
+				start := time.Now()
+				_, err := connector(t, wired(w)).Connect(within(t, 50*time.Millisecond))
+				assert.Equal(t, 50*time.Millisecond, time.Since(start))
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+				synctest.Wait()
+				assert.Zero(t, w.Open(), "a connection is left open")
+			})
+		})
+	}
+}
+
+// A dial that fails proves that a command was not sent, but only for a client of
+// the driver's own: a wrapped one may have sent it before.
+func TestDialErrors(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		opened := open(t, wired(w))
+		wrapped := connect(t, rueidis.Wrap(client(t, w)))
+		do(t, opened, "PING") // from now on its end is noticed at once
+		do(t, wrapped, "PING")
+		w.Refuse(true)
+		w.KillAll()
+		synctest.Wait()
+		_, err := opened.Do(t.Context(), command("GET", "k"))
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		_, err = wrapped.Do(t.Context(), command("GET", "k"))
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err))
+	})
+}
+
+// A dial that takes too long is not the end of our ctx.
+func TestDialTimeout(t *testing.T) {
+	for name, hang := range map[string]func(*wire.Wire){
+		"dial":      (*wire.Wire).HangDials,
+		"handshake": func(w *wire.Wire) { w.On(wire.Match{Name: "HELLO", Times: -1}, wire.BlackHole) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *wire.Wire) {
+				cfg := wired(w)
+				cfg.DialTimeout = time.Second
+				c := connector(t, cfg)
+				conn := connect(t, c)
+				do(t, conn, "PING")
+				hang(w)
+				w.KillAll()
+				synctest.Wait()
+				start := time.Now()
+				_, err := conn.Do(within(t, time.Minute), command("PING"))
+				require.Error(t, err)
+				assert.NotErrorIs(t, err, context.DeadlineExceeded)
+				_, err = c.Connect(within(t, time.Minute))
+				require.Error(t, err)
+				assert.NotErrorIs(t, err, context.DeadlineExceeded)
+				assert.LessOrEqual(t, time.Since(start), 4*time.Second)
+			})
+		})
+	}
+}
+
+// A server without HELLO and AUTH quotes their arguments.
+func TestNoPasswordInErrors(t *testing.T) {
+	const password = "s3cr3t-pa55word"
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		for _, name := range []string{"HELLO", "AUTH"} {
+			w.On(wire.Match{Name: name, Times: -1}, wire.Answer(
+				"-ERR unknown command '"+name+"', with args beginning with: '"+password+"'\r\n"))
+		}
+		cfg := wired(w)
+		cfg.Password = password
+		_, err := connector(t, cfg).Connect(t.Context())
+		require.ErrorContains(t, err, "unknown command 'AUTH'")
+		assert.NotContains(t, fmt.Sprintf("%v %+v %#v", err, err, err), password)
+		assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+	})
+}
+
+func TestPrintingShowsNoPassword(t *testing.T) {
+	const password = "s3cr3t-pa55word"
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		cfg := wired(w)
+		cfg.ClientName = "name"
+		cfg.SentinelPassword = password
+		c := connector(t, cfg)
+		conn := connect(t, c)
+		assert.NotContains(t, fmt.Sprintf("%v %+v %#v %v %+v %#v", c, c, c, conn, conn, conn), password)
+	})
+}

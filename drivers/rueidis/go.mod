@@ -1,0 +1,25 @@
+module github.com/golocker/golocker/drivers/rueidis
+
+go 1.26.0
+
+require (
+	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/golocker/golocker/conformance v0.0.0
+	github.com/golocker/golocker/internal/servertest v0.0.0
+	github.com/golocker/golocker/locker v0.0.0
+	github.com/redis/rueidis v1.0.79
+	github.com/stretchr/testify v1.12.1
+	go.uber.org/goleak v1.3.0
+)
+
+require (
+	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+)
+
+replace (
+	github.com/golocker/golocker/conformance => ../../conformance
+	github.com/golocker/golocker/internal/servertest => ../../internal/servertest
+	github.com/golocker/golocker/locker => ../../locker
+)
