@@ -1,0 +1,26 @@
+package customdriver_test
+
+import (
+	"testing"
+
+	"github.com/golocker/golocker/conformance"
+	"github.com/golocker/golocker/examples/customdriver"
+	"github.com/golocker/golocker/internal/servertest"
+)
+
+var allCapabilities = conformance.Capabilities{Batcher: true, Subscriber: true, Describer: true}
+
+func TestConformance(t *testing.T) {
+	conformance.Test(t, conformance.Harness{
+		Open:         customdriver.Driver{}.OpenConnector,
+		Capabilities: allCapabilities,
+	})
+}
+
+func TestConformanceOnServer(t *testing.T) {
+	server := servertest.Single(t, servertest.Password("secret"))
+	conformance.Test(t, conformance.Harness{
+		Open:         customdriver.Driver{}.OpenConnector,
+		Capabilities: allCapabilities,
+	}, conformance.Server(server.Addr), conformance.Auth("", "secret"))
+}

@@ -1,0 +1,118 @@
+// Package customdriver is a complete driver for golocker on the standard library
+// alone. It is the model for authors of a driver and the example of
+// docs/writing-a-driver.md, which walks through it; applications use one of the
+// drivers beside the core.
+//
+//	resp.go     the protocol: RESP2, with limits
+//	conn.go     one network connection: dialing, deadlines, one exchange
+//	pool.go     the connections of one Conn, and what their failures mean
+//	driver.go   the contract: Driver, Connector, Conn, Batcher, Describer
+//	pubsub.go   the contract: Subscriber
+//
+// It supports:
+//
+//	mode            single
+//	network         tcp, unix, TLS
+//	settings        user, password, database, client name, timeouts, pool size
+//	Batcher         yes: one pipeline on one connection
+//	Subscriber      yes: a connection for each Subscription
+//	Describer       yes
+//	sends again     never
+package customdriver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func init() { locker.Register("customdriver", Driver{}) }
+
+// Driver is the [driver.Driver], registered as "customdriver". Its zero value is
+// ready to use.
+type Driver struct{}
+
+// OpenConnector returns a Connector for one server. Its error matches
+// driver.ErrUnsupported for every other mode and network.
+func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
+	switch {
+	case cfg.Mode != driver.ModeSingle:
+		return nil, fmt.Errorf("customdriver: mode %v: %w (use mode single)", cfg.Mode, driver.ErrUnsupported)
+	case cfg.Network != "tcp" && cfg.Network != "unix":
+		return nil, fmt.Errorf("customdriver: network %q: %w (use tcp or unix)", cfg.Network, driver.ErrUnsupported)
+	case len(cfg.Addrs) != 1:
+		return nil, fmt.Errorf("customdriver: mode single has one address, not %d", len(cfg.Addrs))
+	case cfg.PoolSize < 0:
+		return nil, fmt.Errorf("customdriver: a pool of %d connections", cfg.PoolSize)
+	}
+	return connector{open: func() *pool { return newPool(cfg) }}, nil
+}
+
+type connector struct{ open func() *pool }
+
+// Connect does no I/O: connections are made when they are needed.
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, driver.NotSent(fmt.Errorf("customdriver: %w", err))
+	}
+	return &client{pool: c.open(), subscriptions: make(map[*subscription]struct{})}, nil
+}
+
+func (connector) Driver() driver.Driver { return Driver{} }
+
+// A client is the driver.Conn.
+type client struct {
+	pool *pool
+
+	mu            sync.Mutex
+	subscriptions map[*subscription]struct{}
+}
+
+var (
+	_ driver.Driver     = Driver{}
+	_ driver.Connector  = connector{}
+	_ driver.Conn       = (*client)(nil)
+	_ driver.Batcher    = (*client)(nil)
+	_ driver.Subscriber = (*client)(nil)
+	_ driver.Describer  = (*client)(nil)
+)
+
+func (c *client) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	result := c.pool.do(ctx, []driver.Command{cmd})[0]
+	return result.Value, result.Err
+}
+
+func (c *client) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
+	if len(cmds) == 0 {
+		return nil
+	}
+	return c.pool.do(ctx, cmds)
+}
+
+func (c *client) Describe(ctx context.Context) (driver.Topology, error) {
+	topology := driver.Topology{Mode: driver.ModeSingle}
+	reply, err := c.Do(ctx, driver.Command{Args: []string{"INFO", "server"}})
+	if driver.OutcomeOf(err) == driver.OutcomeReplied {
+		return topology, nil // not told: an ACL, a managed service
+	}
+	if err != nil {
+		return topology, err
+	}
+	info, _ := reply.(string)
+	for line := range strings.Lines(info) {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "run_id:"); ok {
+			topology.RunID = id
+		}
+	}
+	return topology, nil
+}
+
+func (c *client) Close() error {
+	c.pool.close()
+	c.unsubscribeAll()
+	return nil
+}
