@@ -1,0 +1,103 @@
+package integration_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// hogVariable makes this test binary a process that does nothing but use a CPU.
+const hogVariable = "GOLOCKER_INTEGRATION_HOG"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(hogVariable) != "" {
+		hog()
+	}
+	flag.Parse()
+	// Most tests wait for a server nearly all the time.
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
+	if !set {
+		if err := flag.Set("test.parallel", "12"); err != nil {
+			panic(err)
+		}
+	}
+	redis.SetLogger(said)
+	log.SetOutput(said)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if text := said.String(); strings.Contains(text, canary) {
+			fmt.Println("FAIL: a client library logged a password:", text)
+			code = 1
+		}
+		os.Exit(code)
+	}))
+}
+
+// canary is the password of every server here that has one. It must not appear
+// in anything printed.
+const canary = "cnry-4711"
+
+// said is what client libraries log.
+var said = &logbook{}
+
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+var _ io.Writer = said
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// Printf is what go-redis calls.
+func (l *logbook) Printf(_ context.Context, format string, v ...any) {
+	fmt.Fprintf(l, format+"\n", v...)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// hog uses a CPU until its standard input ends, which it does when the test
+// process ends, however it does.
+func hog() {
+	go func() {
+		for {
+		}
+	}()
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
+}
+
+// startHogs starts n processes that compete with this one for the CPUs.
+func startHogs(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), hogVariable+"=1", "GOMAXPROCS=2")
+		in, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() {
+			_ = in.Close()
+			_ = cmd.Wait()
+		})
+	}
+}

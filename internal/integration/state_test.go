@@ -1,0 +1,277 @@
+package integration_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/internal/servertest"
+	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+const (
+	stateTTL  = 3 * time.Second
+	phaseTime = 1500 * time.Millisecond // within which a renewal falls
+)
+
+// A phase is a time in which a server cannot serve.
+type phase struct {
+	code  string // of its replies; empty if it does not reply
+	opts  []servertest.Option
+	begin func(t *testing.T, srv *servertest.Server)
+	end   func(t *testing.T, srv *servertest.Server)
+}
+
+var phases = map[string]phase{
+	"READONLY": {
+		code:  "READONLY",
+		begin: func(t *testing.T, srv *servertest.Server) { do(t, srv, "REPLICAOF", "127.0.0.1", "1") },
+		end:   func(t *testing.T, srv *servertest.Server) { do(t, srv, "REPLICAOF", "NO", "ONE") },
+	},
+	"NOREPLICAS": {
+		code:  "NOREPLICAS",
+		begin: func(t *testing.T, srv *servertest.Server) { do(t, srv, "CONFIG", "SET", "min-replicas-to-write", "1") },
+		end:   func(t *testing.T, srv *servertest.Server) { do(t, srv, "CONFIG", "SET", "min-replicas-to-write", "0") },
+	},
+	"MISCONF": {code: "MISCONF", begin: failToSave, end: saveAgain},
+	"BUSY": {
+		code:  "BUSY",
+		opts:  []servertest.Option{servertest.Config("lua-time-limit", "20")},
+		begin: beBusy,
+		end:   func(t *testing.T, srv *servertest.Server) { do(t, srv, "SCRIPT", "KILL") },
+	},
+	"CLIENT PAUSE": {
+		begin: func(t *testing.T, srv *servertest.Server) { do(t, srv, "CLIENT", "PAUSE", "60000", "WRITE") },
+		end:   func(t *testing.T, srv *servertest.Server) { do(t, srv, "CLIENT", "UNPAUSE") },
+	},
+	"SIGSTOP": {
+		begin: func(t *testing.T, srv *servertest.Server) { srv.Pause() },
+		end:   func(t *testing.T, srv *servertest.Server) { srv.Resume() },
+	},
+}
+
+// failToSave makes a snapshot fail, after which the server refuses writes.
+func failToSave(t *testing.T, srv *servertest.Server) {
+	do(t, srv, "CONFIG", "SET", "save", "3600 1")
+	require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(srv.Socket), "dump.rdb", "in the way"), 0o700))
+	do(t, srv, "BGSAVE")
+	eventually(t, "the snapshot has failed", func() bool {
+		return strings.Contains(do(t, srv, "INFO", "persistence").(string), "rdb_last_bgsave_status:err")
+	})
+}
+
+func saveAgain(t *testing.T, srv *servertest.Server) {
+	require.NoError(t, os.RemoveAll(filepath.Join(filepath.Dir(srv.Socket), "dump.rdb")))
+	do(t, srv, "BGSAVE")
+	eventually(t, "a snapshot", func() bool {
+		return strings.Contains(do(t, srv, "INFO", "persistence").(string), "rdb_last_bgsave_status:ok")
+	})
+}
+
+// beBusy has the server run a script without end.
+func beBusy(t *testing.T, srv *servertest.Server) {
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: srv.Socket, ReadTimeout: time.Minute, MaxRetries: -1})
+	t.Cleanup(func() { _ = c.Close() })
+	go c.Eval(t.Context(), "while true do end", nil)
+	eventually(t, "the server is busy", func() bool {
+		_, err := srv.Do("GET", "any")
+		return err != nil && strings.Contains(err.Error(), "BUSY")
+	})
+}
+
+// Each of them is transient until the lease's deadline: who holds a lock keeps it,
+// who wants one gets it afterwards, and who does not want to wait is told.
+func TestATransientStateShorterThanTheLeaseLosesNothing(t *testing.T) {
+	t.Parallel()
+	for name, p := range phases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachDriver(t, func(t *testing.T, d driverUnderTest) {
+				t.Parallel()
+				testPhase(t, d, p)
+			})
+		})
+	}
+}
+
+func testPhase(t *testing.T, d driverUnderTest, p phase) {
+	srv := servertest.Single(t, p.opts...)
+	c := d.client(t, srv.Addr, locker.TTL(stateTTL), locker.AttemptTimeout(time.Second))
+	other := d.client(t, srv.Addr, locker.AttemptTimeout(time.Second))
+	lease := mustTryLock(t, c.Mutex("held", locker.Fenced()))
+	plain := mustTryLock(t, c.Mutex("plain"))
+	require.NoError(t, mustLock(t, other.Mutex("warm")).Unlock(soon(t)))
+	waiting := goLockWaiting(t, soon(t), other.Mutex("plain"), c)
+
+	p.begin(t, srv)
+	over := false
+	end := func() {
+		if !over {
+			over = true
+			p.end(t, srv)
+		}
+	}
+	t.Cleanup(end) // or the server could not be stopped in peace
+	begun := time.Now()
+	_, err := other.Mutex("free").TryLock(within(t, time.Second))
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, locker.ErrLocked)
+	if p.code != "" {
+		assert.ErrorIs(t, err, locker.ErrUnavailable)
+		requireCode(t, err, p.code)
+	}
+	patient := goLock(soon(t), other.Mutex("free"))
+	lasts(t, phaseTime-time.Since(begun), func() {
+		require.NoError(t, lease.Err())
+		require.NoError(t, plain.Err())
+	})
+	end()
+
+	assert.NoError(t, had(t, patient).lease.Unlock(soon(t)))
+	assert.True(t, survivesRenewals(lease, 2), "it is not renewed any more: %v", lease.Err())
+	assert.NoError(t, plain.Unlock(soon(t)))
+	assert.NoError(t, had(t, waiting).lease.Unlock(soon(t)))
+	assert.NoError(t, lease.Unlock(soon(t)))
+	assert.False(t, exists(t, srv, "held"))
+	assertMortal(t, srv)
+}
+
+// A server that loads its data back: what was held is held still.
+func TestALoadingServerIsTransientAndTheLeaseSurvives(t *testing.T) {
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		t.Parallel()
+		srv := servertest.Single(t, servertest.Persist(),
+			servertest.Config("key-load-delay", "5000"), servertest.Config("rdbcompression", "no"),
+			servertest.Config("loading-process-events-interval-bytes", "1024"))
+		c := d.client(t, srv.Addr, locker.TTL(9*time.Second), locker.AttemptTimeout(time.Second))
+		lease := mustTryLock(t, c.Mutex("k", locker.Fenced()))
+		for i := range 200 { // a second
+			do(t, srv, "SET", numbered("ballast", i), strings.Repeat("x", 1100))
+		}
+		// Clients are served while a snapshot is loaded, and hardly while a log is.
+		do(t, srv, "BGREWRITEAOF")
+		eventually(t, "the log is a snapshot", func() bool {
+			return strings.Contains(do(t, srv, "INFO", "persistence").(string), "aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0")
+		})
+		restarted := make(chan struct{})
+		go func() {
+			defer close(restarted)
+			srv.Restart()
+		}()
+		loading := false
+		for up := false; !up; {
+			select {
+			case <-restarted:
+				up = true
+			case <-time.After(5 * time.Millisecond):
+				_, err := c.Mutex("free").TryLock(within(t, time.Second))
+				if reply, ok := asServerError(err); ok && reply.Code == "LOADING" {
+					loading = true
+					assert.ErrorIs(t, err, locker.ErrUnavailable)
+				}
+				require.NoError(t, lease.Err())
+			}
+		}
+		assert.True(t, loading, "nobody met the server while it was loading")
+		assert.True(t, survivesRenewals(lease, 1), "%v", lease.Err())
+		assert.NoError(t, lease.Unlock(soon(t)))
+	})
+}
+
+// OOM is no state that passes by itself: acquiring says so at once, while renewal
+// and release, which need no memory, go on.
+func TestOutOfMemoryAcquireIsTypedWhileRenewalAndUnlockWork(t *testing.T) {
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		t.Parallel()
+		srv := servertest.Single(t, servertest.Config("maxmemory-policy", "noeviction"))
+		c := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond))
+		plain, fenced := mustTryLock(t, c.Mutex("plain")), mustTryLock(t, c.Mutex("fenced", locker.Fenced()))
+		do(t, srv, "CONFIG", "SET", "maxmemory", "1")
+		for _, opts := range [][]locker.Option{nil, {locker.Fenced()}} {
+			for _, attempt := range []func() error{
+				func() error { _, err := c.Mutex("free", opts...).TryLock(soon(t)); return err },
+				func() error { _, err := c.Mutex("free", opts...).Lock(soon(t)); return err },
+			} {
+				var err error
+				took := timed(func() { err = attempt() })
+				requireCode(t, err, "OOM")
+				assert.NotErrorIs(t, err, locker.ErrLocked)
+				assert.Less(t, took, refusalTime)
+			}
+		}
+		assert.False(t, exists(t, srv, "free"))
+		assert.True(t, survivesRenewals(plain, 3), "plain: %v", plain.Err())
+		assert.True(t, survivesRenewals(fenced, 3), "fenced: %v", fenced.Err())
+		assert.NoError(t, plain.Unlock(soon(t)))
+		assert.NoError(t, fenced.Unlock(soon(t)))
+		assert.False(t, exists(t, srv, "plain"))
+		assert.False(t, exists(t, srv, "fenced"))
+		assertMortal(t, srv)
+	})
+}
+
+// A server that takes no further clients keeps those it has.
+func TestTooManyClientsIsUnavailableNotLocked(t *testing.T) {
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		t.Parallel()
+		srv := servertest.Single(t)
+		c := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond))
+		lease := mustTryLock(t, c.Mutex("k"))
+		do(t, srv, "CONFIG", "SET", "maxclients", "1")
+		late := d.client(t, srv.Addr)
+		var err error
+		took := timed(func() { _, err = late.Mutex("free").TryLock(soon(t)) })
+		assert.ErrorIs(t, err, locker.ErrUnavailable)
+		assert.NotErrorIs(t, err, locker.ErrLocked)
+		assert.Less(t, took, 5*time.Second)
+		assert.True(t, survivesRenewals(lease, 3), "%v", lease.Err())
+		do(t, srv, "CONFIG", "SET", "maxclients", "1000")
+		assert.NoError(t, mustLock(t, late.Mutex("free")).Unlock(soon(t)))
+		assert.NoError(t, lease.Unlock(soon(t)))
+	})
+}
+
+// Replies that this server cannot be brought to give.
+func TestEveryTransientReplyIsUnavailableAndLosesNoLease(t *testing.T) {
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		t.Parallel()
+		srv := servertest.Single(t)
+		w, addr := newWire(t, srv.Addr)
+		c := d.client(t, addr, locker.TTL(2*time.Second))
+		for _, reply := range []string{"LOADING Redis is loading the dataset in memory", "CLUSTERDOWN The cluster is down",
+			"TRYAGAIN Multiple keys request during rehashing of slot", "BUSY Redis is busy running a script",
+			"MASTERDOWN Link with MASTER is down", "MISCONF Redis is configured to save RDB snapshots",
+			"READONLY You can't write against a read only replica.", "NOREPLICAS Not enough good replicas to write."} {
+			code, _, _ := strings.Cut(reply, " ")
+			lease := mustTryLock(t, c.Mutex(code))
+			rules := []*wire.Rule{
+				w.On(wire.Match{Name: "SET", Times: -1}, wire.Answer("-"+reply+"\r\n")),
+				w.On(wire.Match{Name: "EVALSHA", Times: -1}, wire.Answer("-"+reply+"\r\n")),
+			}
+			_, err := c.Mutex("free").TryLock(soon(t))
+			assert.ErrorIs(t, err, locker.ErrUnavailable, code)
+			requireCode(t, err, code)
+			for _, rule := range rules {
+				rule.Remove()
+			}
+			assert.NoError(t, lease.Unlock(soon(t)), code)
+		}
+	})
+}
+
+func asServerError(err error) (*driver.ServerError, bool) {
+	return errors.AsType[*driver.ServerError](err)
+}
