@@ -13,9 +13,9 @@ import (
 //
 // The conversion string(s) gives the text. Two places do not ask a Secret how
 // it wants to be shown. Package fmt calls no methods on unexported struct
-// fields: a type that keeps a Secret or a [Config] in one keeps it behind a
-// pointer, which fmt does not follow there, or has a String method of its own.
-// And encoding/json writes the keys of a map as they are.
+// fields, and a verb that does not fit follows pointers too: a type that keeps a
+// Secret or a [Config] in one has a String method of its own, or keeps it in a
+// function. And encoding/json writes the keys of a map as they are.
 type Secret string
 
 const redacted = "REDACTED"
