@@ -56,7 +56,7 @@ func (e *errand) due(now time.Time) (need, time.Time) {
 		return need{}, time.Time{}
 	}
 	e.asked = true
-	return need{DefaultAttemptTimeout, true}, now.Add(time.Minute)
+	return need{DefaultAttemptTimeout, true, e.dog.link.shard(e.call.keys[0])}, now.Add(time.Minute)
 }
 
 func (e *errand) begin(time.Time, time.Duration) (call, bool) { return e.call, true }

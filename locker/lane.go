@@ -4,21 +4,33 @@ import (
 	"context"
 	"math/bits"
 	"time"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // A need is a request that a job wants to have made. The zero need is none.
 type need struct {
 	patience time.Duration // how long its reply may take
 	slow     bool          // it failed before, or nobody waits for it
+	shard    int           // the part of the deployment that it is for
 }
 
-// kind tells which requests may share a batch: those with about the same patience,
-// because the batch ends for all at once.
-func (n need) kind() int { return bits.Len64(uint64(n.patience / (20 * time.Millisecond))) }
+// shards is into how many ranges of slots a Cluster is divided: so many that most
+// lie on one node. Another deployment is shard 0 as a whole.
+const shards = 64
+
+// A kind tells which requests may share a batch, because the batch ends for all at
+// once: those with about the same patience for the same part of the deployment.
+type kind struct{ patience, shard int }
+
+func (n need) kind() kind {
+	return kind{bits.Len64(uint64(n.patience / (20 * time.Millisecond))), n.shard}
+}
 
 // A lane is a queue of jobs and the senders that serve it. There are two, so that
 // requests that hang, and so are tried again and again, cannot hold up those that
-// have no reason to.
+// have no reason to: who failed before, and who has to do with a part of the
+// deployment that did not answer last time, takes the slow one.
 type lane struct {
 	jobs    []*job
 	senders int
@@ -39,7 +51,7 @@ func (w *watchdog) queue(j *job) {
 		return
 	}
 	i := promptLane
-	if j.need.slow {
+	if j.need.slow || w.suspect[j.need.shard] {
 		i = slowLane
 	}
 	l := &w.lanes[i]
@@ -111,7 +123,12 @@ func (w *watchdog) send(batch []*job) {
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
+	silent := true
 	for i, r := range w.link.runBatch(ctx, calls) {
+		silent = silent && r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
 		w.move(sent[i], sent[i].reply(sending, r.Value, r.Err))
 	}
+	w.mu.Lock()
+	w.suspect[sent[0].need.shard] = silent
+	w.mu.Unlock()
 }

@@ -190,7 +190,7 @@ func (l *Lease) due(now time.Time) (need, time.Time) {
 		l.renewAt = time.Time{}
 		// Half of what is left, so that a reply that is lost can be made up for.
 		patience := min(l.mutex.attempt, l.deadline().Sub(now)/2)
-		renewal = need{max(patience, 20*time.Millisecond), l.lastErr != nil}
+		renewal = need{max(patience, 20*time.Millisecond), l.lastErr != nil, l.client.link.shard(l.mutex.keys.record)}
 	}
 	return renewal, l.next()
 }

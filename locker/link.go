@@ -24,6 +24,7 @@ type link struct {
 	answered  atomic.Bool
 	described atomic.Bool // the deployment has told what it is
 	counts    atomic.Bool // PUBLISH counts all receivers
+	cluster   atomic.Bool // keys lie on several nodes
 }
 
 func newLink(c driver.Connector) *link {
@@ -73,8 +74,17 @@ func (l *link) describe(ctx context.Context, conn driver.Conn) {
 	defer cancel()
 	if topology, err := d.Describe(ctx); err == nil {
 		l.counts.Store(topology.Mode != driver.ModeCluster)
+		l.cluster.Store(topology.Mode == driver.ModeCluster)
 		l.described.Store(true)
 	}
+}
+
+// shard returns the part of the deployment where key is.
+func (l *link) shard(key string) int {
+	if !l.cluster.Load() {
+		return 0
+	}
+	return driver.Slot(key) * shards / driver.Slots
 }
 
 // trusted is "1" where a script can tell by the count of PUBLISH that a waiter no

@@ -30,6 +30,7 @@ type watchdog struct {
 	running bool
 	closed  bool
 	lanes   [2]lane
+	suspect [shards]bool // did not answer the last batch
 
 	underway int // errands
 }

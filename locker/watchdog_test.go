@@ -17,10 +17,10 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// shards is a connector whose Conns batch in parallel, as a Cluster's do.
-type shards struct{ *fakeDeployment }
+// sharded is a connector whose Conns batch in parallel, as a Cluster's do.
+type sharded struct{ *fakeDeployment }
 
-func (s shards) Connect(ctx context.Context) (driver.Conn, error) {
+func (s sharded) Connect(ctx context.Context) (driver.Conn, error) {
 	c, err := s.fakeDeployment.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -40,6 +40,10 @@ func (c *shardConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver
 	return rs
 }
 
+func (c *shardConn) Describe(context.Context) (driver.Topology, error) {
+	return driver.Topology{Mode: driver.ModeCluster}, nil
+}
+
 // deadShard makes everything about keys with "dead" in their name hang.
 func deadShard(f *fakeDeployment) {
 	f.set(func() {
@@ -55,15 +59,15 @@ func deadShard(f *fakeDeployment) {
 
 func TestDeadShardStarvesTheOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		c, err := New(shards{f})
+		c, err := New(sharded{f})
 		require.NoError(t, err)
 		defer c.Close()
 		var good []*Lease
 		for i := range 200 {
-			l, err := c.Mutex(fmt.Sprint("good", i), TTL(10*time.Second)).Lock(t.Context())
+			l, err := c.Mutex(fmt.Sprint("{good}", i), TTL(10*time.Second)).Lock(t.Context())
 			require.NoError(t, err)
 			good = append(good, l)
-			_, err = c.Mutex(fmt.Sprint("dead", i), TTL(10*time.Second)).Lock(t.Context())
+			_, err = c.Mutex(fmt.Sprint("{dead}", i), TTL(10*time.Second)).Lock(t.Context())
 			require.NoError(t, err)
 			time.Sleep(3 * time.Millisecond)
 		}
@@ -82,12 +86,12 @@ func TestDeadShardStarvesTheOthers(t *testing.T) {
 
 func TestErrandsStarveRenewals(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		c, err := New(shards{f})
+		c, err := New(sharded{f})
 		require.NoError(t, err)
 		defer c.Close()
 		var good []*Lease
 		for i := range 10 {
-			l, err := c.Mutex(fmt.Sprint("good", i), TTL(10*time.Second)).Lock(t.Context())
+			l, err := c.Mutex(fmt.Sprint("{good}", i), TTL(10*time.Second)).Lock(t.Context())
 			require.NoError(t, err)
 			good = append(good, l)
 		}
@@ -96,7 +100,7 @@ func TestErrandsStarveRenewals(t *testing.T) {
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 				defer cancel()
-				c.Mutex(fmt.Sprint("dead", i)).TryLock(ctx)
+				c.Mutex(fmt.Sprint("{dead}", i)).TryLock(ctx)
 			}()
 			time.Sleep(50 * time.Millisecond)
 		}
