@@ -54,6 +54,21 @@ type Config struct {
 	Dial DialFunc
 }
 
+// WithDefaults returns c with the defaults of Network, DialTimeout and Timeout in
+// the place of values that are not set.
+func (c Config) WithDefaults() Config {
+	if c.Network == "" {
+		c.Network = "tcp"
+	}
+	if c.DialTimeout <= 0 {
+		c.DialTimeout = DefaultDialTimeout
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = DefaultTimeout
+	}
+	return c
+}
+
 // A DialFunc opens a network connection, as [net.Dialer.DialContext] does.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 

@@ -1,6 +1,9 @@
 package driver
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // A Describer is a Conn that can tell what it is connected to.
 //
@@ -11,6 +14,26 @@ type Describer interface {
 	// server refuses to tell (a managed service without INFO, an ACL) is left
 	// at its zero value and is no error.
 	Describe(ctx context.Context) (Topology, error)
+}
+
+// DescribeByInfo is a Describe for a Conn of the given mode: it asks for the run id
+// by INFO server, which for a Cluster would be that of any node and is left out.
+func DescribeByInfo(ctx context.Context, c Conn, mode Mode) (Topology, error) {
+	t := Topology{Mode: mode}
+	if mode == ModeCluster {
+		return t, NotSent(ctx.Err())
+	}
+	info, err := c.Do(ctx, Command{Args: []string{"INFO", "server"}})
+	if OutcomeOf(err) == OutcomeReplied {
+		return t, nil
+	}
+	text, _ := info.(string)
+	for line := range strings.Lines(text) {
+		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
+			t.RunID = strings.TrimSpace(id)
+		}
+	}
+	return t, err
 }
 
 // A Topology is what a Describer knows.

@@ -31,6 +31,8 @@ type Subscription struct {
 	wake   chan struct{} // tells run or its writer that there may be work
 	ready  chan struct{} // tells Receive that inbox may have an item
 
+	onClose func() // of the Group, if any
+
 	mu       sync.Mutex
 	running  bool                // run has been started
 	answered bool                // a server has sent something, ever
@@ -182,6 +184,9 @@ func (s *Subscription) Receive(ctx context.Context) (driver.Message, error) {
 // Close implements [driver.Subscription]. It returns when the connection is
 // closed and no goroutine is left.
 func (s *Subscription) Close() error {
+	if s.onClose != nil {
+		s.onClose()
+	}
 	s.cancel()
 	s.mu.Lock() // after this, enqueue starts no goroutine
 	running := s.running

@@ -1,0 +1,63 @@
+package aside_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
+)
+
+func TestCallReturnsWhatFReturns(t *testing.T) {
+	v, err := aside.Call(t.Context(), nil, func() int { return 7 }, nil)
+	assert.NoError(t, err)
+	assert.Equal(t, 7, v)
+}
+
+func TestCallReturnsAtTheEndOfCtxOrDone(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		want error
+	}{{"ctx", context.DeadlineExceeded}, {"done", driver.ErrClosed}} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				done := make(chan struct{})
+				if test.want == driver.ErrClosed {
+					time.AfterFunc(time.Second, func() { close(done) })
+				}
+				discarded := make(chan int, 1)
+				begun := time.Now()
+				_, err := aside.Call(ctx, done, func() int { time.Sleep(time.Hour); return 7 }, func(v int) { discarded <- v })
+				assert.ErrorIs(t, err, test.want)
+				assert.LessOrEqual(t, time.Since(begun), time.Minute)
+				assert.Equal(t, 7, <-discarded)
+			})
+		})
+	}
+}
+
+func TestCallPrefersAKnownOutcome(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 100 {
+		v, err := aside.Call(ctx, nil, func() int { return 7 }, nil)
+		assert.NoError(t, err)
+		assert.Equal(t, 7, v)
+	}
+	cancel()
+}
+
+func ExampleCall() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	never := make(chan struct{})
+	_, err := aside.Call(ctx, nil, func() int { <-never; return 1 }, nil)
+	fmt.Println(err)
+	// Output: context deadline exceeded
+}

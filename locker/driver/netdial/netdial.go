@@ -1,0 +1,149 @@
+// Package netdial opens network connections as a [driver.Config] says: through its
+// Dial function, within its timeout, with its TLS. It is written for the author of a
+// driver whose client takes a dial function.
+package netdial
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
+)
+
+// A Dialer opens the connections of one [driver.Conn] and ends them with it,
+// whatever the client is waiting for.
+type Dialer struct {
+	config func() driver.Config // a function, so that no way of printing shows a password
+	ctx    context.Context
+	end    context.CancelFunc
+}
+
+// An Error is the error of a connection that could not be opened. It proves that
+// no command was sent on it.
+type Error struct {
+	Addr string
+	Err  error
+}
+
+func (e *Error) Error() string { return "dial " + e.Addr + ": " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }
+
+// New returns a Dialer for cfg, with [driver.Config.WithDefaults].
+func New(cfg driver.Config) *Dialer {
+	cfg = cfg.WithDefaults()
+	d := &Dialer{config: func() driver.Config { return cfg }}
+	d.ctx, d.end = context.WithCancel(context.Background())
+	return d
+}
+
+// Dial opens a connection. It takes the Config's DialTimeout at most, TLS handshake
+// included, and returns promptly when ctx ends or the Dialer is closed, even if the
+// Config's Dial function does not. Its errors are *Error. One that is due to the
+// timeout matches context.DeadlineExceeded only if ctx has ended.
+func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	cfg := d.config()
+	bounded, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)()
+	type opened struct {
+		conn net.Conn
+		err  error
+	}
+	o, err := aside.Call(bounded, nil, func() opened {
+		conn, err := d.open(bounded, cfg, network, addr)
+		return opened{conn, err}
+	}, func(late opened) {
+		if late.err == nil {
+			_ = late.conn.Close()
+		}
+	})
+	if err == nil {
+		err = o.err
+	}
+	switch {
+	case err == nil:
+		return o.conn, nil
+	case d.ctx.Err() != nil:
+		err = driver.ErrClosed
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case bounded.Err() != nil:
+		err = fmt.Errorf("no connection within %v", cfg.DialTimeout)
+	}
+	return nil, &Error{addr, err}
+}
+
+func (d *Dialer) open(ctx context.Context, cfg driver.Config, network, addr string) (net.Conn, error) {
+	dial := cfg.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	raw, err := dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	conn := &tracked{raw, context.AfterFunc(d.ctx, func() { _ = raw.Close() })}
+	if cfg.TLS == nil {
+		return conn, nil
+	}
+	config := cfg.TLS
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(addr) // "" for a unix socket
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("TLS: %w", err)
+	}
+	return abrupt{secure}, nil
+}
+
+// Close ends every dial and every connection.
+func (d *Dialer) Close() { d.end() }
+
+// Redact returns err without the Config's passwords. A server that does not know
+// AUTH or HELLO quotes their arguments. Where there is something to hide, nothing
+// but the text remains, and the code of a [driver.ServerError].
+func (d *Dialer) Redact(err error) error {
+	if err == nil {
+		return nil
+	}
+	cfg, text := d.config(), err.Error()
+	for _, secret := range []driver.Secret{cfg.Password, cfg.SentinelPassword} {
+		if secret != "" {
+			text = strings.ReplaceAll(text, string(secret), secret.String())
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	if reply, ok := errors.AsType[*driver.ServerError](err); ok {
+		return &driver.ServerError{Code: reply.Code, Message: text}
+	}
+	return errors.New(text)
+}
+
+// tracked is a connection that its Dialer closes if nobody else has before.
+type tracked struct {
+	net.Conn
+	forget func() bool
+}
+
+func (c *tracked) Close() error {
+	c.forget()
+	return c.Conn.Close()
+}
+
+// abrupt closes without the alert that TLS sends first, which can block for five
+// seconds when nobody reads.
+type abrupt struct{ *tls.Conn }
+
+func (c abrupt) Close() error { return c.NetConn().Close() }

@@ -1,0 +1,98 @@
+package netdial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/netdial"
+)
+
+func pipe(context.Context, string, string) (net.Conn, error) {
+	near, _ := net.Pipe()
+	return near, nil
+}
+
+func TestCloseEndsConnectionsAndDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := netdial.New(driver.Config{Dial: pipe})
+		conn, err := d.Dial(t.Context(), "tcp", "a:1")
+		require.NoError(t, err)
+		read := make(chan error)
+		go func() { _, err := conn.Read(make([]byte, 1)); read <- err }()
+		synctest.Wait()
+		d.Close()
+		assert.ErrorIs(t, <-read, io.ErrClosedPipe)
+		_, err = d.Dial(t.Context(), "tcp", "a:1")
+		assert.ErrorIs(t, err, driver.ErrClosed)
+	})
+}
+
+func TestDialIsPromptThoughTheDialFunctionIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := netdial.New(driver.Config{DialTimeout: 2 * time.Second, Dial: func(context.Context, string, string) (net.Conn, error) {
+			time.Sleep(time.Hour)
+			return pipe(nil, "", "")
+		}})
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := d.Dial(ctx, "tcp", "a:1")
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(begun))
+
+		_, err = d.Dial(t.Context(), "tcp", "a:1")
+		assert.Equal(t, 3*time.Second, time.Since(begun))
+		assert.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's ctx has not ended")
+		_, ok := errors.AsType[*netdial.Error](err)
+		assert.True(t, ok)
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+func TestFailedDial(t *testing.T) {
+	refused := errors.New("connection refused")
+	d := netdial.New(driver.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, refused }})
+	_, err := d.Dial(t.Context(), "tcp", "a:1")
+	assert.ErrorIs(t, err, refused)
+	assert.ErrorContains(t, err, "a:1")
+}
+
+func TestRedact(t *testing.T) {
+	d := netdial.New(driver.Config{Password: "hunter2", SentinelPassword: "tr0ub4dor"})
+	err := d.Redact(driver.NewServerError("ERR unknown command `AUTH`, with args beginning with: `hunter2`, `tr0ub4dor`"))
+	assert.NotContains(t, err.Error(), "hunter2")
+	assert.NotContains(t, err.Error(), "tr0ub4dor")
+	reply, ok := errors.AsType[*driver.ServerError](err)
+	require.True(t, ok)
+	assert.Equal(t, "ERR", reply.Code)
+	assert.Equal(t, io.EOF, d.Redact(io.EOF))
+	assert.NoError(t, d.Redact(nil))
+	assert.NotContains(t, fmt.Sprintf("%v %+v %#v %d %s", d, d, d, d, d), "hunter2")
+}
+
+func ExampleDialer() {
+	cfg, _ := driver.ParseDSN("rediss://:password@localhost:6379")
+	d := netdial.New(cfg)
+	defer d.Close()
+	// Give d.Dial to your client as its dial function.
+	_ = d.Dial
+}
+
+func ExampleError() {
+	err := error(&netdial.Error{Addr: "localhost:6379", Err: errors.New("connection refused")})
+	if _, ok := errors.AsType[*netdial.Error](err); ok {
+		err = driver.NotSent(err)
+	}
+	fmt.Println(err, driver.OutcomeOf(err))
+	// Output: dial localhost:6379: connection refused not sent
+}
