@@ -87,7 +87,7 @@ func (a *attempt) try(ctx context.Context, p place) (*Lease, error) {
 		token, err := a.request(ctx, p)
 		if err == nil {
 			lease := newLease(a.mutex, a.req.id, token, sent, a.late)
-			if lease.Valid() {
+			if lease.term.left(sent.asleepNow()) > 0 {
 				return a.take(lease)
 			}
 			// The reply took longer than the lease is good for. Asking again arms it.

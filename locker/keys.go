@@ -25,14 +25,11 @@ type keys struct {
 }
 
 func newKeys(record string) keys {
-	side := "{" + slotTag(record) + "}:" + record
-	return keys{
-		record:  record,
-		fence:   sidePrefix + "f:" + side,
-		queue:   sidePrefix + "q:" + side,
-		entries: sidePrefix + "w:" + side,
-		void:    sidePrefix + "v:" + side,
-	}
+	// One string for all, since most locks are taken anew each time.
+	side := ":{" + slotTag(record) + "}:" + record
+	n := len(sidePrefix) + 1 + len(side)
+	all := sidePrefix + "f" + side + sidePrefix + "q" + side + sidePrefix + "w" + side + sidePrefix + "v" + side
+	return keys{record: record, fence: all[:n], queue: all[n : 2*n], entries: all[2*n : 3*n], void: all[3*n:]}
 }
 
 // slotTag returns a hash tag that leads to key's own slot. That is the tag that

@@ -279,7 +279,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		l.mayArm(l.mutex.attempt, ttl)
 		l.mu.Unlock()
 		sent := now()
-		err := l.request(ctx, renewCall(&l.mutex.keys, l.id, ttl, l.token != 0))
+		err := l.request(ctx, renewCall(&l.mutex.keys, l.id, ttl, l.token != 0), l.mutex.attempt)
 		switch {
 		case err == nil:
 			return l.extended(sent, ttl)
@@ -313,9 +313,9 @@ func (l *Lease) extended(sent moment, ttl time.Duration) error {
 	return nil
 }
 
-// request makes one request about this lease.
-func (l *Lease) request(ctx context.Context, c call) error {
-	ctx, cancel := context.WithTimeout(ctx, l.mutex.attempt)
+// request makes one request about this lease, within the given time.
+func (l *Lease) request(ctx context.Context, c call, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, min(l.mutex.attempt, within))
 	defer cancel()
 	v, err := l.client.link.run(ctx, c)
 	if err != nil {

@@ -58,25 +58,24 @@ func (l *Lease) endRelease(outcome error, known bool) {
 	l.releasing = nil
 }
 
-// outlive bounds ctx by releaseTime and does not let it end by the end of the lease
-// itself, which the context of [Mutex.Do] does: Unlock has just caused that.
+// outlive returns a context that ends with ctx, but not by the end of the lease
+// itself, which ends the context of [Mutex.Do]: Unlock has just caused that.
 func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
-	base := context.WithoutCancel(ctx)
 	if ctx.Done() == nil {
-		return context.WithTimeout(base, releaseTime)
+		return ctx, func() {}
 	}
-	base, end := context.WithCancelCause(base)
+	base, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		if cause := context.Cause(ctx); !errors.Is(cause, ErrReleased) {
 			end(cause)
 		}
 	})
-	until := time.Now().Add(releaseTime)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
-		until = deadline
+	cancel := func() { stop(); end(nil) }
+	if deadline, ok := ctx.Deadline(); ok {
+		bounded, release := context.WithDeadline(base, deadline)
+		return bounded, func() { release(); cancel() }
 	}
-	bounded, cancel := context.WithDeadline(base, until)
-	return bounded, func() { stop(); cancel(); end(nil) }
+	return base, cancel
 }
 
 // startRelease ends the holding and makes this call the one that releases. If it
@@ -98,7 +97,7 @@ func (l *Lease) startRelease(ctx context.Context) (done chan struct{}, err error
 				l.state, l.outcome = leaseReleased, lost.Reason
 				return nil, l.outcome
 			}
-			if l.check(suspended.now()) == nil {
+			if l.check(suspended.recent()) == nil {
 				l.end(leaseLost, ErrReleased)
 			}
 			l.releasing = make(chan struct{})
@@ -139,9 +138,14 @@ func (l *Lease) release(ctx context.Context) (outcome error, known bool) {
 	l.mu.Unlock()
 	c := l.client.store.releaseCall(&l.mutex.keys, l.id, l.mutex.cfg.ttl, l.late)
 	var last error
+	begun := time.Now()
 	for n := 0; ctx.Err() == nil; n++ {
 		sent := time.Now()
-		err := l.request(ctx, c)
+		left := releaseTime - sent.Sub(begun)
+		if left <= 0 {
+			break
+		}
+		err := l.request(ctx, c, left)
 		if outcome, known := releaseOutcome(err, unsure); known {
 			return outcome, true
 		}
