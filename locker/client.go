@@ -193,10 +193,12 @@ func (c *Client) Close() error {
 	return c.err
 }
 
-// A farewell is the last request of a job.
+// A farewell is the last request of a job: of a lease, or of an errand.
 type farewell struct {
-	call call
-	job  *job
+	call   call
+	lease  *Lease // nil for an errand
+	name   string
+	unsure bool // the request was made and not answered
 }
 
 // finish ends all leases, and then makes the last request of every job.
@@ -206,10 +208,10 @@ func (c *Client) finish(jobs []*job) {
 		switch t := j.task.(type) {
 		case *Lease:
 			if call, ok := t.startClose(); ok {
-				last = append(last, farewell{call, j})
+				last = append(last, farewell{call: call, lease: t, name: t.Name()})
 			}
 		case *errand:
-			last = append(last, farewell{t.call, j})
+			last = append(last, farewell{call: t.call, name: t.name})
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
@@ -222,21 +224,52 @@ func (c *Client) finish(jobs []*job) {
 	wg.Wait()
 }
 
+// say makes the requests until all are answered or ctx ends.
 func (c *Client) say(ctx context.Context, batch []farewell) {
-	calls := make([]call, len(batch))
-	for i, f := range batch {
-		calls[i] = f.call
-	}
-	for i, r := range c.link.runBatch(ctx, calls) {
-		switch t := batch[i].job.task.(type) {
-		case *Lease:
-			if !t.endClose(r) {
-				c.missed(t.Name())
-			}
-		case *errand:
-			if r.Err != nil {
-				c.missed(t.name)
+	for pause := 10 * time.Millisecond; ; pause *= 2 {
+		calls := make([]call, len(batch))
+		for i, f := range batch {
+			calls[i] = f.call
+		}
+		var left []farewell
+		for i, r := range c.link.runBatch(ctx, calls) {
+			if f := batch[i]; !f.heard(r) {
+				f.unsure = f.unsure || driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
+				left = append(left, f)
 			}
 		}
+		if batch = left; len(batch) == 0 {
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+			continue
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		break
 	}
+	for _, f := range batch {
+		if f.lease != nil {
+			f.lease.endClose(nil, false)
+		}
+		c.missed(f.name)
+	}
+}
+
+// heard tells whether r ends the farewell.
+func (f farewell) heard(r driver.Result) bool {
+	if f.lease == nil {
+		return r.Err == nil
+	}
+	err := r.Err
+	if err == nil {
+		err = heldReply(r.Value)
+	}
+	outcome, known := releaseOutcome(err, f.unsure)
+	if known {
+		f.lease.endClose(outcome, true)
+	}
+	return known
 }

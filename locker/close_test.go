@@ -82,3 +82,16 @@ func TestCloseWaitsForUnlockInProgress(t *testing.T) {
 		assert.True(t, err != nil || !f.Exists("k"), "Close: %v, Unlock: %v, and nobody will release the lock", err, <-unlocked)
 	})
 }
+
+func TestCloseReleasesAlthoughAConnectionBreaks(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		for i := range 3 {
+			_, err := c.Mutex(fmt.Sprint("k", i)).Lock(t.Context())
+			require.NoError(t, err)
+		}
+		f.set(func() { f.after = once("EVALSHA", errLostReply) })
+		assert.NoError(t, c.Close())
+		assert.Empty(t, f.Keys())
+	})
+}

@@ -195,15 +195,9 @@ func (l *Lease) startClose() (c call, ok bool) {
 	return l.client.store.releaseCall(&l.mutex.keys, l.id, l.mutex.cfg.ttl, l.late), true
 }
 
-// endClose notes the outcome of that and tells whether it is known.
-func (l *Lease) endClose(r driver.Result) bool {
+// endClose notes the outcome of that.
+func (l *Lease) endClose(outcome error, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := r.Err
-	if err == nil {
-		err = heldReply(r.Value)
-	}
-	outcome, known := releaseOutcome(err, l.unsure)
 	l.endRelease(outcome, known)
-	return known
 }
