@@ -130,7 +130,7 @@ func caches() breaker {
 	var mu sync.Mutex
 	replies := map[string]driver.Value{}
 	return breaker{do: func(ctx context.Context, cmd driver.Command, next do) (driver.Value, error) {
-		key := fmt.Sprintf("%q", cmd.Args[:min(len(cmd.Args), cmd.FirstKey+cmd.NumKeys+1)])
+		key := fmt.Sprintf("%s %q", scriptOf(cmd).name, cmd.Args[cmd.FirstKey:min(len(cmd.Args), cmd.FirstKey+cmd.NumKeys+1)])
 		mu.Lock()
 		v, known := replies[key]
 		mu.Unlock()

@@ -39,7 +39,7 @@ var lockMutants = []lockMutant{
 		"Mutex/LateGrant"),
 	luaMutant("acquire heals nothing", "acquire", "redis.call('PEXPIRE', KEYS[1], left)", "",
 		"Mutex/Healed"),
-	luaMutant("acquire tells no remaining time", "acquire", "return {0, left, value}", "return {0, 0, value}",
+	luaMutant("acquire tells a wrong remaining time", "acquire", "return {0, left, value}", "return {0, 1000 * left, value}",
 		"WakeUp/Expiry", "Mutex/TryLocked"),
 	luaMutant("acquire tells no holder", "acquire", "return {0, left, value}", "return {0, left, ''}",
 		"Mutex/TryLocked", "Mutex/WaitErrorBoth"),

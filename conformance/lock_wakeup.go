@@ -11,8 +11,8 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// lockWakeUpCases: a lock that becomes free is granted soon. Waiters that pause
-// for ever between attempts show what messages alone do.
+// lockWakeUpCases: a lock that becomes free is granted soon. Patient waiters show
+// what messages alone do.
 var lockWakeUpCases = []testCase{
 	lockCase("WakeUp/Release", needs{subscriber: true}, func(k *lockKit) {
 		k.modes(func(name string, opts ...locker.Option) {
@@ -184,7 +184,8 @@ var lockWakeUpCases = []testCase{
 	}),
 }
 
-// patient makes a waiter that never tries again by itself.
+// patient makes a waiter that hardly tries again by itself: only to keep its place
+// in the queue, which is far more seldom than anything here may take.
 func (k *lockKit) patient() locker.Option { return locker.Retry(locker.Constant(k.times.never)) }
 
 // A plainConnector makes Conns without optional interfaces.
