@@ -61,7 +61,7 @@ func TestNoPermissionForEVALSHAIsTypedAndAtOnce(t *testing.T) {
 			requireRefused(t, func() error { _, err := c.Inspect(soon(t), "taken"); return err })
 
 			// A plain lock is taken without scripts, and cannot be kept.
-			lease := mustTryLock(t, c.Mutex("k", locker.TTL(500*time.Millisecond)))
+			lease := mustTryLock(t, c.Mutex("k", locker.TTL(time.Second)))
 			<-lease.Context().Done()
 			requireCode(t, lease.Err(), "NOPERM")
 			assert.ErrorIs(t, lease.Err(), locker.ErrLost)

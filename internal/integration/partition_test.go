@@ -76,8 +76,9 @@ func testPartition(t *testing.T, d driverUnderTest) {
 	for _, lead := range leads {
 		least = min(least, lead)
 	}
-	t.Logf("%d rounds: the first holder's context ended before the second's Lock returned; at least %v earlier;"+
-		" repeated because this process did not get a CPU for %v: %d", len(leads), least.Round(time.Millisecond), timerMargin, starved.Load())
+	t.Logf("%d rounds: the first holder's context ended before the second's Lock returned, at least %v earlier;"+
+		" timers were up to %v late; rounds repeated because of that: %d",
+		len(leads), least.Round(time.Millisecond), timers.most().Round(time.Millisecond), starved.Load())
 }
 
 // partitionRound cuts a holder off and returns how long its context had ended
@@ -158,7 +159,8 @@ func cutOff(w *wire.Wire, i int, held context.Context) (heal func()) {
 // lease ends too late, whatever the code; Valid is right all the same.
 type timerWatch struct {
 	mu    sync.Mutex
-	worst time.Time // when a timer was last late by nearly the margin
+	last  time.Time     // when a timer was last late by nearly the margin
+	worst time.Duration // by how much one was late
 }
 
 func watchTimers(t *testing.T) *timerWatch {
@@ -171,11 +173,7 @@ func watchTimers(t *testing.T) *timerWatch {
 			due := time.Now().Add(step)
 			select {
 			case now := <-time.After(step):
-				if max(now.Sub(due), time.Since(due)) > timerMargin*3/4 {
-					w.mu.Lock()
-					w.worst = time.Now()
-					w.mu.Unlock()
-				}
+				w.note(max(now.Sub(due), time.Since(due)))
 			case <-done:
 				return
 			}
@@ -184,9 +182,24 @@ func watchTimers(t *testing.T) *timerWatch {
 	return w
 }
 
+func (w *timerWatch) note(late time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.worst = max(w.worst, late)
+	if late > timerMargin*3/4 {
+		w.last = time.Now()
+	}
+}
+
+func (w *timerWatch) most() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.worst
+}
+
 // late tells whether a timer was late within the last second.
 func (w *timerWatch) late() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Since(w.worst) < time.Second
+	return time.Since(w.last) < time.Second
 }
