@@ -83,3 +83,17 @@ func TestEmptyCommand(t *testing.T) {
 		require.Zero(t, r.Dials())
 	})
 }
+
+// The time for a reply begins anew with each: a long batch may take longer.
+func TestSlowBatch(t *testing.T) {
+	bothWays(t, func(t *testing.T, r *rig, c driver.Conn) {
+		cmds := []driver.Command{command("ECHO", "a"), command("ECHO", "b"), command("ECHO", "c")}
+		for i, cmd := range cmds {
+			rule := r.On(wire.Match{Arg: cmd.Args[1]}, wire.HoldReply)
+			time.AfterFunc(time.Duration(i+1)*(driver.DefaultTimeout-time.Second), rule.Release)
+		}
+		for i, result := range c.(driver.Batcher).DoBatch(t.Context(), cmds) {
+			require.Equal(t, driver.Result{Value: cmds[i].Args[1]}, result)
+		}
+	})
+}

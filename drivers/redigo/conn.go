@@ -3,9 +3,8 @@ package redigo
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
-	"strings"
+	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,39 +12,56 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
 // A conn sends commands through a pool, which is its own or the application's.
 type conn struct {
 	pool     *redis.Pool
-	opener   *opener       // makes pool's connections; nil when pool is the application's
+	dial     func(context.Context) (redis.Conn, error) // makes a connection like those of pool
+	mode     driver.Mode
 	patience time.Duration // the longest wait for a connection of pool
-	capable  atomic.Bool   // the application's connections can be severed
+	silence  time.Duration // the longest wait for a reply
+	suspect  func()        // has other idle connections dropped, after one broke
+	close    func()        // closes what was opened
 
-	life context.Context // ends with Close
-	end  context.CancelFunc
-
-	mu            sync.Mutex
-	links         map[*link]struct{} // in use
-	subscriptions map[*subscription]struct{}
+	severable     atomic.Bool // pool's connections can be severed
+	subscriptions pubsub.Group
+	life          context.Context // ends with Close
+	end           context.CancelFunc
 }
 
-// String keeps package fmt from printing passwords.
-func (c *conn) String() string { return "redigo.Conn" }
+// Format implements [fmt.Formatter], so that no way of printing shows a password, or
+// reads what calls are changing.
+func (*conn) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "redigo.Conn") }
+
+// wrapPool returns a conn on the application's pool, of which it closes nothing.
+func wrapPool(pool *redis.Pool) (*conn, error) {
+	if pool == nil || pool.Dial == nil && pool.DialContext == nil {
+		return nil, errors.New("redigo: Wrap was given a nil *redis.Pool, or one without Dial and DialContext")
+	}
+	dial := pool.DialContext
+	if dial == nil {
+		dial = func(context.Context) (redis.Conn, error) { return pool.Dial() }
+	}
+	return &conn{
+		pool:     pool,
+		dial:     dial,
+		patience: driver.DefaultTimeout,
+		silence:  driver.DefaultTimeout,
+		suspect:  func() {},
+		close:    func() {},
+	}, nil
+}
 
 // Do implements [driver.Conn].
 func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
-	if len(cmd.Args) == 0 {
-		return nil, driver.NotSent(errNoName)
-	}
-	l, err := c.borrow(ctx)
+	l, err := c.borrow(ctx, cmd)
 	if err != nil {
 		return nil, driver.NotSent(err)
 	}
-	defer c.giveBack(l)
-	defer c.guard(ctx, l)()
-	reply, err := l.Do(cmd.Args[0], arguments(cmd.Args)...)
-	result, _ := c.result(ctx, l, reply, err)
+	defer l.giveBack()
+	result, _ := l.result(l.Do(cmd.Args[0], arguments(cmd.Args)...))
 	return result.Value, result.Err
 }
 
@@ -54,24 +70,20 @@ func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 // replies.
 func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
 	results := make([]driver.Result, len(cmds))
+	if len(cmds) == 0 {
+		return results
+	}
 	fail := func(from int, err error) []driver.Result {
 		for i := from; i < len(results); i++ {
 			results[i].Err = err
 		}
 		return results
 	}
-	if slices.ContainsFunc(cmds, func(cmd driver.Command) bool { return len(cmd.Args) == 0 }) {
-		return fail(0, driver.NotSent(errNoName))
-	}
-	if len(cmds) == 0 {
-		return results
-	}
-	l, err := c.borrow(ctx)
+	l, err := c.borrow(ctx, cmds...)
 	if err != nil {
 		return fail(0, driver.NotSent(err))
 	}
-	defer c.giveBack(l)
-	defer c.guard(ctx, l)()
+	defer l.giveBack()
 
 	begun := 0 // commands of which something may have been written
 	var writer sync.WaitGroup
@@ -86,10 +98,8 @@ func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 	})
 	for i := range cmds {
 		var broken bool
-		reply, err := l.Receive()
-		results[i], broken = c.result(ctx, l, reply, err)
-		if broken {
-			l.sever(err)
+		if results[i], broken = l.result(l.Receive()); broken {
+			sever(l.Conn)
 			writer.Wait()
 			fail(i+1, results[i].Err)
 			return fail(max(i, begun), driver.NotSent(results[i].Err))
@@ -99,74 +109,16 @@ func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 	return results
 }
 
-// result makes a Result of what redigo returned, and reports whether the
-// connection is of no more use because of it.
-func (c *conn) result(ctx context.Context, l *link, reply any, err error) (driver.Result, bool) {
-	if err == nil {
-		return driver.Result{Value: value(reply)}, false
-	}
-	if answer, ok := errors.AsType[redis.Error](err); ok {
-		if demoted(string(answer)) { // have the new master found
-			l.demoted = true
-			c.suspect()
-		}
-		return driver.Result{Err: driver.NewServerError(string(answer))}, false
-	}
-	reason := l.reason()
-	if reason == nil && ended(ctx) == nil {
-		c.suspect()
-	}
-	return driver.Result{Err: lost(ctx, reason, err)}, true
-}
-
-func (c *conn) suspect() {
-	if c.opener != nil {
-		c.opener.suspect()
-	}
-}
-
 // Describe implements [driver.Describer]. The application's pool counts as
 // [driver.ModeSingle], whatever its Dial function does.
 func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
-	var topology driver.Topology
-	if c.opener != nil {
-		topology.Mode = c.opener.cfg.Mode
-	}
-	reply, err := c.Do(ctx, driver.Command{Args: []string{"INFO", "server"}})
-	if err != nil && driver.OutcomeOf(err) != driver.OutcomeReplied {
-		return topology, err
-	}
-	text, _ := reply.(string)
-	for line := range strings.Lines(text) {
-		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
-			topology.RunID = strings.TrimSpace(id)
-		}
-	}
-	return topology, nil
+	return driver.DescribeByInfo(ctx, c, c.mode)
 }
 
 // Close implements [driver.Conn]. The application's pool stays open; of its
 // connections only those are closed on which a call was in flight.
 func (c *conn) Close() error {
-	c.mu.Lock()
-	if c.life.Err() != nil {
-		c.mu.Unlock()
-		return nil
-	}
 	c.end()
-	links := slices.Collect(maps.Keys(c.links))
-	subscriptions := slices.Collect(maps.Keys(c.subscriptions))
-	c.mu.Unlock()
-
-	for _, l := range links {
-		l.sever(driver.ErrClosed)
-	}
-	var err error
-	if c.opener != nil {
-		err = c.pool.Close()
-	}
-	for _, s := range subscriptions {
-		_ = s.Close() // a broken connection is as closed as any
-	}
-	return err
+	c.close()
+	return c.subscriptions.Close()
 }

@@ -30,9 +30,9 @@
 //
 //   - Opened: a call waits for a connection of the pool no longer than
 //     dial_timeout and timeout of the DSN together, connecting takes no longer
-//     than dial_timeout, writing and the reply timeout each (5 seconds by
-//     default).
-//   - Wrapped: 5 seconds for a connection and 5 for the exchange. Shorter
+//     than dial_timeout, and each reply, writing included, no longer than
+//     timeout (5 seconds by default).
+//   - Wrapped: 5 seconds for a connection and 5 for each reply. Shorter
 //     timeouts of the pool's connections (redis.DialReadTimeout,
 //     redis.DialWriteTimeout) hold as well.
 //
@@ -73,7 +73,6 @@
 //     implement redis.ConnWithContext, as all of redigo's do; otherwise every
 //     call fails without being sent.
 //
-// A wrapped pool costs each call a goroutine for the time it takes to get a
-// connection, because Dial and TestOnBorrow may ignore ctx; an opened one does
-// not.
+// Each call costs a goroutine for the time it takes to get a connection, because
+// Dial and TestOnBorrow may ignore ctx.
 package redigo

@@ -7,8 +7,11 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/golocker/golocker/locker"
 	"github.com/golocker/golocker/locker/driver"
 )
+
+func init() { locker.Register("redigo", Driver{}) }
 
 // Driver opens pools of its own from a [driver.Config]. It is registered as
 // "redigo".
@@ -26,20 +29,20 @@ func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 	case cfg.Mode == driver.ModeSentinel && cfg.Master == "":
 		return nil, errors.New("redigo: Sentinel needs the master's name in the Config")
 	}
-	return &connector{cfg: &cfg}, nil
+	return &connector{func() (*conn, error) { return openPool(cfg), nil }}, nil
 }
 
 // Wrap returns a Connector that sends commands through the application's pool,
 // which stays open when the Conn is closed and may be used for anything else
 // meanwhile. The package comment says which settings of the pool matter. With a
-// nil pool, Connect returns an error.
-func Wrap(pool *redis.Pool) driver.Connector { return &connector{pool: pool} }
-
-// A connector has either a pool or the means to open one.
-type connector struct {
-	pool *redis.Pool
-	cfg  *driver.Config
+// nil pool, or one without Dial and DialContext, Connect returns an error.
+func Wrap(pool *redis.Pool) driver.Connector {
+	return &connector{func() (*conn, error) { return wrapPool(pool) }}
 }
+
+// A connector holds no more than a function, so that no way of printing shows a
+// password.
+type connector struct{ connect func() (*conn, error) }
 
 // Connect returns a Conn without any I/O: connections are made by the first
 // calls that need them.
@@ -47,30 +50,17 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, driver.NotSent(fmt.Errorf("redigo: connect: %w", err))
 	}
-	if c.cfg == nil && c.pool == nil {
-		return nil, errors.New("redigo: Wrap was given a nil *redis.Pool")
+	conn, err := c.connect()
+	if err != nil {
+		return nil, err
 	}
-	life, end := context.WithCancel(context.Background())
-	conn := &conn{
-		pool:          c.pool,
-		patience:      driver.DefaultTimeout,
-		life:          life,
-		end:           end,
-		links:         map[*link]struct{}{},
-		subscriptions: map[*subscription]struct{}{},
-	}
-	if c.cfg != nil {
-		conn.opener = newOpener(*c.cfg, life)
-		conn.pool = conn.opener.newPool()
-		conn.patience = conn.opener.dialTimeout + conn.opener.timeout
-	}
+	conn.life, conn.end = context.WithCancel(context.Background())
 	return conn, nil
 }
 
 // Driver returns Driver{}.
 func (*connector) Driver() driver.Driver { return Driver{} }
 
-// String keeps package fmt from printing passwords.
 func (*connector) String() string { return "redigo.Connector" }
 
 var (

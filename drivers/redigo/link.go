@@ -4,27 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"net/url"
 	"os"
-	"sync"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 )
 
 // A link is a connection of a pool while one call uses it. What is particular
-// to it is that another goroutine can break it, so that the call returns and the
-// pool drops the connection: a late reply is never read as another command's.
+// to it is that it is broken when the call is to end early, so that the call
+// returns and the pool drops the connection: a late reply is never read as
+// another command's.
 type link struct {
 	redis.Conn
-
-	demoted bool // to be dropped after the call; only the call uses this
-
-	mu      sync.Mutex
-	gone    bool  // given back: Conn belongs to somebody else
-	severed error // the reason of the first sever
+	conn    *conn
+	caller  context.Context
+	ctx     context.Context // ends with caller, with the conn and after too long a silence
+	silence *time.Timer     // ends ctx
+	release func()          // nobody severs Conn any more after it
+	demoted bool
 }
 
 // expired is a ctx whose deadline has passed long ago.
@@ -38,155 +41,173 @@ var expired = func() context.Context {
 // ReceiveContext closes the network connection when its ctx has ended; with one
 // that had ended before, that is all it does. Unlike Close, which detaches the
 // pooled connection, it may run beside Do, Send and Receive.
-func (l *link) sever(reason error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.gone {
-		return
-	}
-	if l.severed == nil {
-		l.severed = reason
-	}
-	_, _ = redis.ReceiveContext(l.Conn, expired)
-}
+func sever(rc redis.Conn) { _, _ = redis.ReceiveContext(rc, expired) }
 
-func (l *link) reason() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.severed
-}
-
-// borrow takes a connection from the pool. With its error nothing was sent.
-func (c *conn) borrow(ctx context.Context) (*link, error) {
-	if c.life.Err() != nil {
-		return nil, errClosed
+// borrow takes a connection from the pool for cmds. With its error nothing was
+// sent.
+func (c *conn) borrow(ctx context.Context, cmds ...driver.Command) (*link, error) {
+	if slices.ContainsFunc(cmds, func(cmd driver.Command) bool { return len(cmd.Args) == 0 }) {
+		return nil, errors.New("redigo: a command without a name")
 	}
-	if err := ended(ctx); err != nil {
-		return nil, fmt.Errorf("redigo: not sent: %w", err)
+	rc, err := c.open(ctx, c.pool.GetContext)
+	if err != nil {
+		return nil, err
 	}
-	rc, err := c.get(ctx)
-	if err == nil {
-		err = c.probe(ctx, rc)
-	}
-	if err == nil {
-		err = ended(ctx)
+	if err = c.probe(rc); err == nil {
+		err = c.over(ctx)
 	}
 	if err != nil {
-		if rc != nil {
-			_ = rc.Close()
-		}
-		return nil, c.unconnected(ctx, err)
-	}
-	l := &link{Conn: rc}
-	c.mu.Lock()
-	closed := c.life.Err() != nil
-	if !closed {
-		c.links[l] = struct{}{}
-	}
-	c.mu.Unlock()
-	if closed {
 		_ = rc.Close()
-		return nil, errClosed
+		return nil, err
 	}
-	return l, nil
+	return c.link(ctx, rc), nil
 }
 
-// get waits for a connection. In an opened pool all that takes time heeds ctx
-// and Close; an application's Dial and TestOnBorrow need not, so they get a
-// goroutine that can be left behind.
-func (c *conn) get(ctx context.Context) (redis.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.patience)
+// open returns what the given function opens. It returns when ctx ends or the conn
+// is closed, although an application's Dial and TestOnBorrow need not.
+func (c *conn) open(ctx context.Context, open func(context.Context) (redis.Conn, error)) (redis.Conn, error) {
+	if err := c.over(ctx); err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
-	if c.opener != nil {
-		return take(ctx, c.pool)
-	}
 	defer context.AfterFunc(c.life, cancel)()
-	return detached(ctx, func(ctx context.Context) (redis.Conn, error) { return take(ctx, c.pool) })
-}
-
-// take is pool.GetContext without its panic: in redigo 1.9.3 a call that waits
-// for a connection sends on a closed channel if its ctx ends while the pool is
-// being closed.
-func take(ctx context.Context, pool *redis.Pool) (rc redis.Conn, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			rc, err = nil, fmt.Errorf("the pool panicked: %v", p)
-		}
-	}()
-	return pool.GetContext(ctx)
-}
-
-// detached runs open in a goroutine of its own and returns when open does or ctx
-// ends. What open returns after that is closed.
-func detached[T io.Closer](ctx context.Context, open func(context.Context) (T, error)) (T, error) {
 	type opened struct {
-		conn T
+		conn redis.Conn
 		err  error
 	}
-	done := make(chan opened)
-	go func() {
-		conn, err := open(ctx)
-		select {
-		case done <- opened{conn, err}:
-		case <-ctx.Done():
-			if err == nil {
-				_ = conn.Close()
+	o, err := aside.Call(bounded, nil, func() (o opened) {
+		// In redigo 1.9.3 a call that waits for a connection sends on a closed
+		// channel if its ctx ends while the pool is being closed.
+		defer func() {
+			if p := recover(); p != nil {
+				o.err = fmt.Errorf("the pool panicked: %v", p)
 			}
+		}()
+		o.conn, o.err = open(bounded)
+		return o
+	}, func(late opened) {
+		if late.err == nil {
+			_ = late.conn.Close()
 		}
-	}()
-	select {
-	case o := <-done:
-		return o.conn, o.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
+	})
+	if err == nil {
+		err = o.err
 	}
+	if err != nil {
+		return nil, c.unconnected(ctx, err)
+	}
+	return o.conn, nil
 }
 
-// probe finds out once whether the application's connections can be severed.
-// DoContext without a command sends nothing.
-func (c *conn) probe(ctx context.Context, rc redis.Conn) error {
-	if c.opener != nil || c.capable.Load() {
+// probe finds out once whether the pool's connections can be severed. DoContext
+// without a command sends nothing.
+func (c *conn) probe(rc redis.Conn) error {
+	if c.severable.Load() {
 		return nil
 	}
-	if _, err := redis.DoContext(rc, ctx, ""); err != nil {
-		return fmt.Errorf("%w: calls must be able to end, so the connections that the pool's Dial returns must implement redis.ConnWithContext (%w)", driver.ErrUnsupported, err)
+	if _, err := redis.DoContext(rc, context.Background(), ""); err != nil {
+		return fmt.Errorf("redigo: %w: calls must be able to end, so the connections that the pool's Dial returns must implement redis.ConnWithContext (%w)", driver.ErrUnsupported, err)
 	}
-	c.capable.Store(true)
+	c.severable.Store(true)
 	return nil
 }
 
-// guard severs l when ctx ends, and when a wrapped pool's connection, which may
-// have no timeouts, takes too long. The call must run the function returned
-// before it gives l back.
-func (c *conn) guard(ctx context.Context, l *link) func() {
-	stop := context.AfterFunc(ctx, func() { l.sever(ctx.Err()) })
-	if c.opener != nil {
-		return func() { stop() }
-	}
-	timer := time.AfterFunc(driver.DefaultTimeout, func() { l.sever(errSilent) })
-	return func() {
-		stop()
-		timer.Stop()
+// link makes a link for one call with ctx.
+func (c *conn) link(ctx context.Context, rc redis.Conn) *link {
+	bounded, cancel := context.WithCancel(ctx)
+	silence := time.AfterFunc(c.silence, cancel)
+	stopClose := context.AfterFunc(c.life, cancel)
+	severed := make(chan struct{})
+	stopSever := context.AfterFunc(bounded, func() {
+		sever(rc)
+		close(severed)
+	})
+	return &link{
+		Conn:    rc,
+		conn:    c,
+		caller:  ctx,
+		ctx:     bounded,
+		silence: silence,
+		release: func() {
+			if !stopSever() {
+				<-severed
+			}
+			silence.Stop()
+			stopClose()
+			cancel()
+		},
 	}
 }
 
 // giveBack returns the connection to the pool, which drops it if it is broken.
-func (c *conn) giveBack(l *link) {
-	c.mu.Lock()
-	delete(c.links, l)
-	c.mu.Unlock()
+func (l *link) giveBack() {
+	l.release()
 	if l.demoted {
-		l.sever(errNotMaster)
+		sever(l.Conn)
 	}
-	l.mu.Lock()
-	l.gone = true
-	l.mu.Unlock()
-	_ = l.Conn.Close()
+	_ = l.Close()
 }
 
-var (
-	errClosed = fmt.Errorf("redigo: %w", driver.ErrClosed)
-	errNoName = errors.New("redigo: a command without a name")
-	errSilent = fmt.Errorf("no reply within %v: %w", driver.DefaultTimeout, os.ErrDeadlineExceeded)
-)
+// result makes a Result of what redigo returned, and reports whether the
+// connection is of no more use because of it.
+func (l *link) result(reply any, err error) (result driver.Result, broken bool) {
+	result.Err = answered(err)
+	switch {
+	case err == nil:
+		result.Value = value(reply)
+	case driver.OutcomeOf(result.Err) != driver.OutcomeReplied:
+		return driver.Result{Err: l.lost(err)}, true
+	case demoted(result.Err.Error()): // have the new master found
+		l.demoted = true
+		l.conn.suspect()
+	}
+	l.silence.Reset(l.conn.silence)
+	return result, false
+}
+
+// lost is the error of a call whose connection broke. The outcome is unknown.
+func (l *link) lost(err error) error {
+	if over := l.conn.over(l.caller); over != nil {
+		return over
+	}
+	l.conn.suspect()
+	if l.ctx.Err() != nil {
+		err = fmt.Errorf("no reply within %v: %w", l.conn.silence, os.ErrDeadlineExceeded)
+	}
+	return fmt.Errorf("redigo: %w", err)
+}
+
+// over returns an error if a call with ctx has to end.
+func (c *conn) over(ctx context.Context) error {
+	if c.life.Err() != nil {
+		return fmt.Errorf("redigo: %w", driver.ErrClosed)
+	}
+	if err := ended(ctx); err != nil {
+		return fmt.Errorf("redigo: call abandoned: %w", err)
+	}
+	return nil
+}
+
+// unconnected explains why there is no connection. What it returns matches the
+// errors of package context only if the caller's own ctx has ended. What an
+// application's Dial says may show the password: the URL that it was given, or the
+// arguments of an AUTH that the server does not know.
+func (c *conn) unconnected(ctx context.Context, err error) error {
+	if over := c.over(ctx); over != nil {
+		return over
+	}
+	reply, replied := errors.AsType[redis.Error](err)
+	_, invalid := errors.AsType[*url.Error](err)
+	switch {
+	case replied:
+		text, _, _ := strings.Cut(string(reply), ", with args beginning with")
+		err = driver.NewServerError(text)
+	case invalid:
+		err = errors.New("the pool's Dial was given an invalid URL")
+	case driver.OutcomeOf(err) == driver.OutcomeReplied:
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		err = fmt.Errorf("%w (%v)", os.ErrDeadlineExceeded, err)
+	}
+	return fmt.Errorf("redigo: no connection: %w", err)
+}

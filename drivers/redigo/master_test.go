@@ -1,6 +1,7 @@
 package redigo_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -62,4 +63,32 @@ func TestRoleRefused(t *testing.T) {
 		do(t, c, "PING")
 		require.Equal(t, 1, r.Count(wire.Match{Name: "SENTINEL"}))
 	})
+}
+
+// Servers before Redis 6 and proxies quote the arguments of what they do not know.
+func TestQuotedPasswords(t *testing.T) {
+	const secret, other = "correct horse", "battery staple"
+	quoting := wire.Answer("-ERR unknown command `AUTH`, with args beginning with: `" + secret + "`, `" + other + "`\r\n")
+	for _, mode := range []driver.Mode{driver.ModeSingle, driver.ModeSentinel} {
+		for _, sentinelPassword := range []driver.Secret{"", other} {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.On(wire.Match{Name: "AUTH", Times: -1}, quoting)
+				r.On(wire.Match{Name: "SENTINEL", Times: -1}, wire.Answer(masterAddr))
+				c := r.open(driver.Config{Mode: mode, Master: "m", Username: "ann", Password: secret, SentinelPassword: sentinelPassword})
+				_, err := c.Do(t.Context(), command("PING"))
+				s, _ := c.(driver.Subscriber).Subscribe(t.Context())
+				for _, err := range []error{err, s.Add(t.Context(), "ch")} {
+					require.ErrorContains(t, err, "unknown command")
+					require.NotContains(t, err.Error(), secret)
+					if sentinelPassword != "" {
+						require.NotContains(t, err.Error(), other)
+					}
+					reply, ok := errors.AsType[*driver.ServerError](err)
+					require.True(t, ok)
+					require.Equal(t, "ERR", reply.Code)
+					require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+				}
+			})
+		}
+	}
 }

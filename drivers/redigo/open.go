@@ -2,18 +2,17 @@ package redigo
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
+	"os"
 	"runtime"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/netdial"
 )
 
 const (
@@ -33,27 +32,17 @@ const (
 
 // An opener makes the connections of a pool that this driver opened.
 type opener struct {
-	cfg         driver.Config
-	life        context.Context // ends with the Conn
-	dialTimeout time.Duration
-	timeout     time.Duration
-	suspectAt   atomic.Pointer[time.Time]
-	sentinel    atomic.Int64 // index of the Sentinel that answered last
+	cfg       driver.Config
+	dialer    *netdial.Dialer
+	suspectAt atomic.Pointer[time.Time]
+	sentinel  atomic.Int64 // index of the Sentinel that answered last
 }
 
-func newOpener(cfg driver.Config, life context.Context) *opener {
-	o := &opener{cfg: cfg, life: life, dialTimeout: cfg.DialTimeout, timeout: cfg.Timeout}
-	if o.dialTimeout <= 0 {
-		o.dialTimeout = driver.DefaultDialTimeout
-	}
-	if o.timeout <= 0 {
-		o.timeout = driver.DefaultTimeout
-	}
-	return o
-}
-
-func (o *opener) newPool() *redis.Pool {
-	size := o.cfg.PoolSize
+// openPool returns a conn with a pool of its own.
+func openPool(cfg driver.Config) *conn {
+	cfg = cfg.WithDefaults()
+	o := &opener{cfg: cfg, dialer: netdial.New(cfg)}
+	size := cfg.PoolSize
 	if size <= 0 {
 		size = connsPerCPU * runtime.GOMAXPROCS(0)
 	}
@@ -65,100 +54,69 @@ func (o *opener) newPool() *redis.Pool {
 		IdleTimeout:         idleTimeout,
 		Wait:                true,
 	}
-	if o.cfg.Mode == driver.ModeSentinel {
+	if cfg.Mode == driver.ModeSentinel {
 		pool.MaxConnLifetime = masterLifetime
 	}
 	// The first GetContext prepares the pool in a way that races with Close in
 	// redigo 1.9.3. This one does nothing else.
 	_, _ = pool.GetContext(expired)
-	return pool
+	return &conn{
+		pool:     pool,
+		dial:     o.dial,
+		mode:     cfg.Mode,
+		patience: cfg.DialTimeout + cfg.Timeout,
+		silence:  cfg.Timeout,
+		suspect:  o.suspect,
+		close: func() {
+			o.dialer.Close()
+			_ = pool.Close()
+		},
+	}
 }
 
 // dial returns a connection that is ready for commands, to the server or the
-// present master. It is bounded by the dial timeout and ends with ctx and with
-// the Conn, even if a Dial of the Config heeds no ctx.
+// present master, within the dial timeout. A server may quote the arguments of
+// AUTH when it refuses it.
 func (o *opener) dial(ctx context.Context) (redis.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.cfg.DialTimeout)
 	defer cancel()
-	defer context.AfterFunc(o.life, cancel)()
-	return detached(ctx, func(ctx context.Context) (redis.Conn, error) {
-		if o.cfg.Mode == driver.ModeSentinel {
-			return o.dialMaster(ctx)
-		}
-		network := o.cfg.Network
-		if network == "" {
-			network = "tcp"
-		}
-		return o.dialServer(ctx, network, o.cfg.Addrs[0])
-	})
+	var rc redis.Conn
+	var err error
+	if o.cfg.Mode == driver.ModeSentinel {
+		rc, err = o.dialMaster(ctx)
+	} else {
+		rc, err = o.dialServer(ctx, o.cfg.Network, o.cfg.Addrs[0])
+	}
+	if err != nil && ended(ctx) != nil {
+		err = fmt.Errorf("%w (%w)", os.ErrDeadlineExceeded, err)
+	}
+	return rc, o.dialer.Redact(err)
 }
 
 func (o *opener) dialServer(ctx context.Context, network, addr string) (redis.Conn, error) {
-	greeting := auth(o.cfg.Username, o.cfg.Password)
-	if o.cfg.DB != 0 {
-		greeting = append(greeting, []string{"SELECT", strconv.Itoa(o.cfg.DB)})
-	}
-	return o.connect(ctx, network, addr, greeting)
+	return o.connect(ctx, network, addr, o.cfg.Username, o.cfg.Password, redis.DialDatabase(o.cfg.DB))
 }
 
-func auth(username string, password driver.Secret) [][]string {
-	switch {
-	case username != "":
-		return [][]string{{"AUTH", username, string(password)}}
-	case password != "":
-		return [][]string{{"AUTH", string(password)}}
+// connect opens a connection and introduces itself on it.
+func (o *opener) connect(ctx context.Context, network, addr, username string, password driver.Secret, more ...redis.DialOption) (redis.Conn, error) {
+	if username != "" && password == "" {
+		password = "any" // redigo sends no empty one, and a user who has none is let in with any
 	}
-	return nil
+	rc, err := redis.DialContext(ctx, network, addr, append(more,
+		redis.DialContextFunc(o.dialer.Dial),
+		redis.DialUsername(username),
+		redis.DialPassword(string(password)),
+		redis.DialClientName(o.cfg.ClientName),
+		redis.DialReadTimeout(o.cfg.Timeout),
+		redis.DialWriteTimeout(o.cfg.Timeout))...)
+	return rc, answered(err)
 }
 
-// connect opens a network connection and sends the greeting and the client's
-// name on it.
-func (o *opener) connect(ctx context.Context, network, addr string, greeting [][]string) (redis.Conn, error) {
-	dial := o.cfg.Dial
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
-	raw, err := dial(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	if o.cfg.TLS != nil {
-		if raw, err = handshake(ctx, raw, addr, o.cfg.TLS); err != nil {
-			return nil, fmt.Errorf("TLS handshake with %s: %w", addr, err)
-		}
-	}
-	rc := redis.NewConn(raw, o.timeout, o.timeout)
-	if o.cfg.ClientName != "" {
-		greeting = append(greeting, []string{"CLIENT", "SETNAME", o.cfg.ClientName})
-	}
-	for _, cmd := range greeting {
-		if _, err := redis.DoContext(rc, ctx, cmd[0], arguments(cmd)...); err != nil {
-			_ = rc.Close()
-			return nil, fmt.Errorf("%s at %s: %w", cmd[0], addr, answered(err))
-		}
-	}
-	return rc, nil
+// ask is redis.DoContext with the values and errors of package driver.
+func ask(ctx context.Context, rc redis.Conn, command ...string) (any, error) {
+	reply, err := redis.DoContext(rc, ctx, command[0], arguments(command)...)
+	return value(reply), answered(err)
 }
-
-// handshake closes raw if it fails.
-func handshake(ctx context.Context, raw net.Conn, addr string, cfg *tls.Config) (net.Conn, error) {
-	if cfg.ServerName == "" {
-		cfg = cfg.Clone()
-		cfg.ServerName, _, _ = net.SplitHostPort(addr)
-	}
-	conn := tls.Client(raw, cfg)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
-		return nil, err
-	}
-	return tlsConn{conn}, nil
-}
-
-// A tlsConn closes without the alert that TLS sends first, which can block for
-// five seconds when nobody reads.
-type tlsConn struct{ *tls.Conn }
-
-func (c tlsConn) Close() error { return c.NetConn().Close() }
 
 var errSuspect = errors.New("redigo: another connection broke after this one was last used")
 
@@ -177,22 +135,20 @@ func (o *opener) check(ctx context.Context, rc redis.Conn, lastUsed time.Time) e
 	if time.Since(lastUsed) < checkAfter {
 		return nil
 	}
-	question, cancel := context.WithTimeout(ctx, min(checkTimeout, o.timeout))
+	question, cancel := context.WithTimeout(ctx, min(checkTimeout, o.cfg.Timeout))
 	defer cancel()
-	defer context.AfterFunc(o.life, cancel)()
 	var err error
 	if o.cfg.Mode == driver.ModeSentinel {
 		err = askRole(question, rc)
 	} else {
-		_, err = redis.DoContext(rc, question, "PING")
+		_, err = ask(question, rc, "PING")
 	}
-	if _, alive := errors.AsType[redis.Error](err); alive {
-		return nil
-	}
-	if ended(ctx) != nil {
+	switch {
+	case driver.OutcomeOf(err) == driver.OutcomeReplied:
+		return nil // it lives
+	case ended(ctx) != nil:
 		return nil // or the pool would close one connection after another; the call sees to it
-	}
-	if err != nil {
+	case err != nil:
 		o.suspect()
 	}
 	return err

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 var errNotMaster = errors.New("the server is not a master")
@@ -18,7 +20,7 @@ var errNotMaster = errors.New("the server is not a master")
 // more.
 func (o *opener) dialMaster(ctx context.Context) (redis.Conn, error) {
 	n := len(o.cfg.Addrs)
-	part := o.dialTimeout / time.Duration(n+1)
+	part := o.cfg.DialTimeout / time.Duration(n+1)
 	first := int(o.sentinel.Load())
 	var failures []error
 	for i := range n {
@@ -47,17 +49,17 @@ func (o *opener) dialMaster(ctx context.Context) (redis.Conn, error) {
 func (o *opener) askSentinel(ctx context.Context, limit time.Duration, addr string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	rc, err := o.connect(ctx, "tcp", addr, auth(o.cfg.SentinelUsername, o.cfg.SentinelPassword))
+	rc, err := o.connect(ctx, "tcp", addr, o.cfg.SentinelUsername, o.cfg.SentinelPassword)
 	if err != nil {
 		return "", err
 	}
 	defer rc.Close()
-	reply, err := redis.Strings(redis.DoContext(rc, ctx, "SENTINEL", "get-master-addr-by-name", o.cfg.Master))
+	reply, err := redis.Strings(ask(ctx, rc, "SENTINEL", "get-master-addr-by-name", o.cfg.Master))
 	switch {
 	case errors.Is(err, redis.ErrNil):
 		return "", errors.New("does not know the master's name")
 	case err != nil:
-		return "", answered(err)
+		return "", err
 	case len(reply) != 2:
 		return "", fmt.Errorf("unexpected answer of %d parts", len(reply))
 	}
@@ -67,14 +69,14 @@ func (o *opener) askSentinel(ctx context.Context, limit time.Duration, addr stri
 // askRole returns nil if the server is a master, or does not say: then READONLY
 // will tell.
 func askRole(ctx context.Context, rc redis.Conn) error {
-	reply, err := redis.Values(redis.DoContext(rc, ctx, "ROLE"))
-	if _, refused := errors.AsType[redis.Error](err); refused {
+	reply, err := redis.Values(ask(ctx, rc, "ROLE"))
+	if driver.OutcomeOf(err) == driver.OutcomeReplied {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if len(reply) == 0 || value(reply[0]) != "master" {
+	if len(reply) == 0 || reply[0] != "master" {
 		return errNotMaster
 	}
 	return nil

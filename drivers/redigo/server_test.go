@@ -119,9 +119,11 @@ func TestPrintingShowsNoPassword(t *testing.T) {
 	connector, err := redigo.Driver{}.OpenConnector(driver.Config{Addrs: []string{"127.0.0.1:1"}, Password: password})
 	require.NoError(t, err)
 	c := connect(t, connector)
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
-		require.NotContains(t, fmt.Sprintf(verb, connector), password)
-		require.NotContains(t, fmt.Sprintf(verb, c), password)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%t", "%x"} {
+		for _, printed := range []any{connector, c, []any{connector}, struct{ V any }{c}} {
+			require.NotContains(t, fmt.Sprintf(verb, printed), password)
+			require.NotContains(t, fmt.Sprintf(verb, printed), fmt.Sprintf("%x", password))
+		}
 	}
 }
 

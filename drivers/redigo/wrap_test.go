@@ -18,8 +18,10 @@ import (
 )
 
 func TestWrapNil(t *testing.T) {
-	_, err := redigo.Wrap(nil).Connect(t.Context())
-	require.ErrorContains(t, err, "nil *redis.Pool")
+	for _, pool := range []*redis.Pool{nil, {}} {
+		_, err := redigo.Wrap(pool).Connect(t.Context())
+		require.ErrorContains(t, err, "nil *redis.Pool")
+	}
 }
 
 func TestWrappedPoolStaysOpen(t *testing.T) {
@@ -203,15 +205,18 @@ func TestDialErrors(t *testing.T) {
 			return redis.DialURLContext(ctx, "redis://me:"+secret+"#x@host:1")
 		},
 		"Refused": func(context.Context) (redis.Conn, error) { return nil, refused },
+		"Quoted": func(context.Context) (redis.Conn, error) {
+			return nil, redis.Error("ERR unknown command `AUTH`, with args beginning with: `" + secret + "`")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := connect(t, redigo.Wrap(&redis.Pool{DialContext: dial}))
 			_, err := c.Do(t.Context(), command("PING"))
 			require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
 			require.NotContains(t, err.Error(), secret)
-			if reply, ok := errors.AsType[*driver.ServerError](err); name == "Refused" {
+			if reply, ok := errors.AsType[*driver.ServerError](err); name != "URL" {
 				require.True(t, ok)
-				require.Equal(t, "WRONGPASS", reply.Code)
+				require.Equal(t, map[string]string{"Refused": "WRONGPASS", "Quoted": "ERR"}[name], reply.Code)
 			}
 		})
 	}

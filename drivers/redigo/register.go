@@ -1,5 +1,0 @@
-package redigo
-
-import "github.com/golocker/golocker/locker"
-
-func init() { locker.Register("redigo", Driver{}) }
