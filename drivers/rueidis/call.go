@@ -1,17 +1,14 @@
 package rueidis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
-	rue "github.com/redis/rueidis"
-
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 )
 
 // A gate bounds how many calls are with rueidis at the same time, those whose
@@ -35,22 +32,13 @@ const (
 // Since Done is not nil and there is no deadline, rueidis always pipelines. Then
 // a batch that breaks half-way keeps the replies it has.
 type callContext struct {
-	context.Context
-	done <-chan struct{}
+	context.Context // the caller's
+	life            context.Context
 }
 
 func (c callContext) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
-
-func (c callContext) Done() <-chan struct{} { return c.done }
-
-func (c callContext) Err() error {
-	select {
-	case <-c.done:
-		return context.Canceled
-	default:
-		return c.Context.Err()
-	}
-}
+func (c callContext) Done() <-chan struct{}                   { return c.life.Done() }
+func (c callContext) Err() error                              { return cmp.Or(c.life.Err(), c.Context.Err()) }
 
 // call runs f, which calls rueidis, aside, and returns as soon as ctx ends, the
 // Conn is closed or c.limit has passed. rueidis itself is not that prompt: not
@@ -58,87 +46,31 @@ func (c callContext) Err() error {
 func call[T any](ctx context.Context, c *conn, g gate, f func(context.Context) T) (T, error) {
 	limited, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
-	var none T
 	select {
 	case g <- struct{}{}:
+		result, err := aside.Call(limited, c.life.Done(), func() T {
+			defer func() { <-g }()
+			return f(callContext{limited, c.life})
+		}, nil)
+		if err != nil {
+			err = c.ended(ctx, "no reply")
+		}
+		return result, err
 	case <-limited.Done():
-		return none, driver.NotSent(c.ended(ctx, "too many calls in flight"))
-	case <-c.done:
-		return none, driver.NotSent(c.ended(ctx, "too many calls in flight"))
+	case <-c.life.Done():
 	}
-	result := make(chan T, 1)
-	go func() {
-		defer func() { <-g }()
-		result <- f(callContext{limited, c.done})
-	}()
-	select {
-	case r := <-result:
-		return r, nil
-	case <-limited.Done():
-	case <-c.done:
-	}
-	select {
-	case r := <-result: // it came at the same moment
-		return r, nil
-	default:
-		return none, c.ended(ctx, "no reply")
-	}
+	var none T
+	return none, driver.NotSent(c.ended(ctx, "too many calls in flight"))
 }
 
 // ended says why a call did not wait any longer, and what it waited for.
 func (c *conn) ended(ctx context.Context, what string) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("rueidis: %s: %w", what, err)
-	}
-	if c.isClosed() {
-		return fmt.Errorf("rueidis: %s: %w", what, driver.ErrClosed)
-	}
-	return fmt.Errorf("rueidis: %s for %v: %w", what, c.limit, os.ErrDeadlineExceeded)
-}
-
-// anyKey returns a key in a random slot, to send a command without keys to a
-// random master of a Cluster: rueidis would choose among the replicas too.
-func (c *conn) anyKey() string {
-	if !c.isCluster() {
-		return ""
-	}
-	return strconv.Itoa(rand.IntN(driver.Slots))
-}
-
-// build makes cmd a command for the client, which in a Cluster goes where its
-// keys are, or keyless is if it has none, and returns the gate for it. It avoids
-// everything that makes rueidis panic. Its errors are marked not sent; that of
-// keys in different slots is also the [driver.ServerError] that a server would
-// give.
-//
-// The command is neither retryable nor read-only, so that rueidis never sends it
-// again, whatever the options of a wrapped client.
-func (c *conn) build(cmd driver.Command, keyless string) (rue.Completed, gate, error) {
-	fail := func(err error) (rue.Completed, gate, error) {
-		return rue.Completed{}, nil, driver.NotSent(err)
-	}
 	switch {
-	case cmd.Name() == "":
-		return fail(fmt.Errorf("rueidis: a command without a name"))
-	case strings.HasSuffix(strings.ToUpper(cmd.Name()), "SUBSCRIBE"):
-		return fail(fmt.Errorf("rueidis: %s through Do (use Subscribe): %w", cmd.Name(), driver.ErrUnsupported))
-	case cmd.FirstKey < 0 || cmd.NumKeys < 0 || cmd.NumKeys > len(cmd.Args)-cmd.FirstKey:
-		return fail(fmt.Errorf("rueidis: %v has no %d keys from argument %d", cmd, cmd.NumKeys, cmd.FirstKey))
+	case ctx.Err() != nil:
+		return fmt.Errorf("rueidis: %s: %w", what, ctx.Err())
+	case c.life.Err() != nil:
+		return fmt.Errorf("rueidis: %s: %w", what, driver.ErrClosed)
+	default:
+		return fmt.Errorf("rueidis: %s for %v: %w", what, c.limit, os.ErrDeadlineExceeded)
 	}
-	// Pipelined even where the client does not by itself, see callContext.
-	completed := c.client.B().Arbitrary(cmd.Args...).Build().ToPipe()
-	if !c.isCluster() {
-		return completed, c.gates[0], nil
-	}
-	key := keyless
-	if keys := cmd.Keys(); len(keys) > 0 {
-		key = keys[0]
-		for _, other := range keys[1:] {
-			if driver.Slot(other) != driver.Slot(key) {
-				return fail(driver.NewServerError("CROSSSLOT Keys in request don't hash to the same slot"))
-			}
-		}
-	}
-	part := driver.Slot(key) * len(c.gates) / driver.Slots
-	return completed.SetSlot(key), c.gates[part], nil
 }

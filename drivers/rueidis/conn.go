@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	rue "github.com/redis/rueidis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/netdial"
+	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
 var (
@@ -21,52 +26,31 @@ var (
 
 type conn struct {
 	client rue.Client
-	dialer *dialer // nil for a wrapped client
-	limit  time.Duration
-	gates  []gate        // one, or one for each part of a Cluster's slots
-	done   chan struct{} // closed by Close
-
-	oneByOne bool // see mayRedirect
-
-	closing sync.Once
-	mu      sync.Mutex
-	subs    map[*subscription]struct{} // nil after Close
+	dialer *netdial.Dialer // nil for a wrapped client
+	limit  time.Duration   // of a call, see call
+	gates  []gate          // one, or one for each part of a Cluster's slots
+	subs   pubsub.Group
+	life   context.Context // ends with Close
+	end    context.CancelFunc
 }
 
-func newConn(client rue.Client, d *dialer, limit time.Duration) *conn {
-	parts := 1
+func newConn(client rue.Client, dialer *netdial.Dialer, limit time.Duration) *conn {
+	c := &conn{client: client, dialer: dialer, limit: limit, gates: make([]gate, 1)}
 	if client.Mode() == rue.ClientModeCluster {
-		parts = clusterGates
-	}
-	c := &conn{
-		client: client, dialer: d, limit: limit,
-		gates: make([]gate, parts),
-		done:  make(chan struct{}),
-		subs:  map[*subscription]struct{}{},
+		c.gates = make([]gate, clusterGates)
 	}
 	for i := range c.gates {
 		c.gates[i] = make(gate, maxInFlight)
 	}
+	c.life, c.end = context.WithCancel(context.Background())
 	return c
 }
 
 func (c *conn) isCluster() bool { return len(c.gates) > 1 }
 
-func (c *conn) isClosed() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // Do implements [driver.Conn].
 func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
-	if err := c.ready(ctx); err != nil {
-		return nil, err
-	}
-	completed, gate, err := c.build(cmd, c.anyKey())
+	completed, gate, err := c.build(ctx, cmd, anyKey())
 	if err != nil {
 		return nil, err
 	}
@@ -82,45 +66,31 @@ func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 // DoBatch implements [driver.Batcher]: one pipeline for each group of commands
 // that has a gate of its own.
 func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
-	type group struct {
+	type pipeline struct {
 		commands []rue.Completed
-		indexes  []int
+		results  []*driver.Result
 	}
 	results := make([]driver.Result, len(cmds))
-	if c.oneByOne {
-		for i, cmd := range cmds {
-			results[i].Value, results[i].Err = c.Do(ctx, cmd)
-		}
-		return results
-	}
-	groups := map[gate]*group{}
-	keyless := c.anyKey()
-	refused := c.ready(ctx)
+	pipelines := map[gate]pipeline{}
+	keyless := anyKey()
 	for i, cmd := range cmds {
-		if refused != nil {
-			results[i].Err = refused
-			continue
-		}
-		completed, gate, err := c.build(cmd, keyless)
+		completed, gate, err := c.build(ctx, cmd, keyless)
 		if err != nil {
 			results[i].Err = err
 			continue
 		}
-		if groups[gate] == nil {
-			groups[gate] = &group{}
-		}
-		g := groups[gate]
-		g.commands, g.indexes = append(g.commands, completed), append(g.indexes, i)
+		p := pipelines[gate]
+		pipelines[gate] = pipeline{append(p.commands, completed), append(p.results, &results[i])}
 	}
 	var wg sync.WaitGroup
-	for gate, g := range groups {
+	for gate, p := range pipelines {
 		wg.Go(func() {
 			replies, err := call(ctx, c, gate, func(ctx context.Context) []rue.RedisResult {
-				return c.client.DoMulti(ctx, g.commands...)
+				return c.client.DoMulti(ctx, p.commands...)
 			})
-			for n, i := range g.indexes {
-				if results[i].Err = err; err == nil {
-					results[i].Value, results[i].Err = c.outcome(ctx, replies[n])
+			for i, r := range p.results {
+				if r.Err = err; err == nil {
+					r.Value, r.Err = c.outcome(ctx, replies[i])
 				}
 			}
 		})
@@ -129,15 +99,47 @@ func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 	return results
 }
 
-// ready returns why nothing may be sent.
-func (c *conn) ready(ctx context.Context) error {
-	if c.isClosed() {
-		return driver.NotSent(fmt.Errorf("rueidis: %w", driver.ErrClosed))
+// anyKey returns a key in a random slot, to send commands without keys to a
+// random master of a Cluster: rueidis would choose among the replicas too.
+func anyKey() string { return strconv.Itoa(rand.IntN(driver.Slots)) }
+
+// build makes cmd a command for the client, which in a Cluster goes where its
+// keys are, or keyless is if it has none, and returns the gate for it. It avoids
+// everything that makes rueidis panic. Its errors are marked not sent; that of
+// keys in different slots is also the [driver.ServerError] that a server would
+// give.
+//
+// The command is neither retryable nor read-only, so that rueidis never sends it
+// again, whatever the options of a wrapped client.
+func (c *conn) build(ctx context.Context, cmd driver.Command, keyless string) (rue.Completed, gate, error) {
+	fail := func(err error) (rue.Completed, gate, error) {
+		return rue.Completed{}, nil, driver.NotSent(err)
 	}
-	if err := ctx.Err(); err != nil {
-		return driver.NotSent(fmt.Errorf("rueidis: %w", err))
+	switch {
+	case c.life.Err() != nil:
+		return fail(fmt.Errorf("rueidis: %w", driver.ErrClosed))
+	case ctx.Err() != nil:
+		return fail(fmt.Errorf("rueidis: %w", ctx.Err()))
+	case cmd.Name() == "":
+		return fail(errors.New("rueidis: a command without a name"))
+	case strings.HasSuffix(strings.ToUpper(cmd.Name()), "SUBSCRIBE"):
+		return fail(fmt.Errorf("rueidis: %s through Do (use Subscribe): %w", cmd.Name(), driver.ErrUnsupported))
+	case cmd.FirstKey < 0 || cmd.NumKeys < 0 || cmd.NumKeys > len(cmd.Args)-cmd.FirstKey:
+		return fail(fmt.Errorf("rueidis: %v has no %d keys from argument %d", cmd, cmd.NumKeys, cmd.FirstKey))
 	}
-	return nil
+	// Pipelined even where the client does not by itself, see callContext.
+	completed := c.client.B().Arbitrary(cmd.Args...).Build().ToPipe()
+	if !c.isCluster() {
+		return completed, c.gates[0], nil
+	}
+	key := keyless
+	for i, k := range cmd.Keys() {
+		if i > 0 && driver.Slot(k) != driver.Slot(key) {
+			return fail(driver.NewServerError("CROSSSLOT Keys in request don't hash to the same slot"))
+		}
+		key = k
+	}
+	return completed.SetSlot(key), c.gates[driver.Slot(key)*len(c.gates)/driver.Slots], nil
 }
 
 // outcome is what Do returns for a result.
@@ -146,27 +148,25 @@ func (c *conn) outcome(ctx context.Context, result rue.RedisResult) (driver.Valu
 		return nil, c.failure(ctx, err)
 	}
 	message, _ := result.ToMessage()
-	if refusal := serverError(&message); refusal != nil {
-		return nil, refusal
-	}
 	return value(&message)
 }
 
 // failure makes an error of the contract from one that is no reply. All of them
 // are unknown, except where this package has opened the connections and knows
-// that nothing is ever sent twice: then a failed dial, or a slot that nobody
-// serves, is what the first attempt came to. A wrapped client may try again by
-// itself, so it proves nothing.
+// that nothing is ever sent twice: then a failed dial, which rueidis tells only
+// those commands that had no connection, or a slot that nobody serves, is what
+// the first attempt came to. A wrapped client may try again by itself, so it
+// proves nothing.
 //
 // rue.ErrClosing does not become driver.ErrClosed, for it is not final: in a
 // Cluster or with Sentinels it means that one server was left behind.
 func (c *conn) failure(ctx context.Context, err error) error {
-	_, undialed := errors.AsType[*dialError](err)
+	_, undialed := errors.AsType[*netdial.Error](err)
 	unsent := c.dialer != nil && (undialed || errors.Is(err, rue.ErrNoSlot))
 	if c.dialer != nil {
-		err = c.dialer.redact(err)
+		err = c.dialer.Redact(err)
 	}
-	if c.isClosed() {
+	if c.life.Err() != nil {
 		err = fmt.Errorf("rueidis: %w (%v)", driver.ErrClosed, err)
 	} else {
 		err = fmt.Errorf("rueidis: %w", ownEnd(ctx, err))
@@ -178,7 +178,7 @@ func (c *conn) failure(ctx context.Context, err error) error {
 }
 
 // ownEnd returns err so that it matches the error of a ctx only if ctx has ended.
-// Dials and handshakes that take too long, and other calls that are cancelled
+// Handshakes that take too long, and calls of the application that are cancelled
 // while they connect, end with such an error too.
 func ownEnd(ctx context.Context, err error) error {
 	if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
@@ -189,22 +189,19 @@ func ownEnd(ctx context.Context, err error) error {
 
 // Describe implements [driver.Describer].
 func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
-	var t driver.Topology
+	mode := driver.ModeSingle
 	switch c.client.Mode() {
 	case rue.ClientModeCluster:
-		t.Mode = driver.ModeCluster
-		return t, c.ready(ctx)
+		mode = driver.ModeCluster
 	case rue.ClientModeSentinel:
-		t.Mode = driver.ModeSentinel
+		mode = driver.ModeSentinel
 	}
-	info, err := c.Do(ctx, driver.Command{Args: []string{"INFO", "server"}})
-	if _, refused := errors.AsType[*driver.ServerError](err); refused {
-		return t, nil
-	}
-	if text, ok := info.(string); ok {
-		t.RunID = runID(text)
-	}
-	return t, err
+	return driver.DescribeByInfo(ctx, c, mode)
+}
+
+// Subscribe implements [driver.Subscriber]. The first Add opens the connection.
+func (c *conn) Subscribe(ctx context.Context) (driver.Subscription, error) {
+	return c.subs.Subscribe(ctx, c.dialChannels)
 }
 
 // closeGrace is how long Close leaves rueidis to say goodbye to the servers.
@@ -212,27 +209,16 @@ const closeGrace = 20 * time.Millisecond
 
 // Close implements [driver.Conn]. Calls in flight return at once.
 func (c *conn) Close() error {
-	c.closing.Do(func() {
-		close(c.done)
-		if c.dialer == nil {
-			c.closeSubscriptions()
-			return
-		}
-		closed := make(chan struct{})
-		go func() {
-			defer close(closed)
-			c.closeSubscriptions()
-			c.client.Close()
-			if c.isCluster() { // it closes its servers aside
-				time.Sleep(closeGrace)
-			}
-		}()
-		select {
-		case <-closed:
-		case <-time.After(closeGrace):
-		}
-		c.dialer.end() // what rueidis still waits for will not come
-		<-closed
-	})
-	return nil
+	c.end()
+	if c.dialer == nil {
+		return c.subs.Close()
+	}
+	defer c.dialer.Close()
+	defer time.AfterFunc(closeGrace, c.dialer.Close).Stop() // what rueidis waits for then will not come
+	err := c.subs.Close()
+	c.client.Close()
+	if c.isCluster() { // it closes its servers aside
+		time.Sleep(closeGrace)
+	}
+	return err
 }

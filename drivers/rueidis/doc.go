@@ -39,10 +39,15 @@
 // connection sooner; leases should last several times as long. The setting
 // pool_size has no meaning here, and a subscription has a connection of its own.
 //
+// A client that was opened by name is closed with its locks; only of a Cluster
+// rueidis itself keeps a timer, with a goroutine, for up to 5 seconds more.
+//
 // A wrapped client keeps its options, and stays open when the locks are closed.
-// Locks are safe with all of them: a client that may send a command twice is
-// either refused (ConnLifetime), or made to send batches one command at a time
-// (Standalone.EnableRedirect). The others matter as follows:
+// Two options make rueidis send a command twice whatever else is set:
+// ConnLifetime and Standalone.EnableRedirect. A client that has one of them is
+// refused: make another without it for the locks. They cannot be seen through a
+// decorator such as rueidishook or rueidisotel, under which they must not be set.
+// The others matter as follows:
 //
 //	DisableRetry              no matter: what locks send is never marked retryable
 //	DisableCache              no matter; true also saves memory

@@ -7,8 +7,13 @@ import (
 
 	rue "github.com/redis/rueidis"
 
+	"github.com/golocker/golocker/locker"
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
+	"github.com/golocker/golocker/locker/driver/netdial"
 )
+
+func init() { locker.Register("rueidis", Driver{}) }
 
 var (
 	_ driver.Driver    = Driver{}
@@ -42,53 +47,57 @@ func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 	if fault != "" {
 		return nil, fmt.Errorf("rueidis: %s: %w", fault, driver.ErrUnsupported)
 	}
-	return &opener{cfg: &cfg}, nil
+	cfg = cfg.WithDefaults()
+	return &opener{func() driver.Config { return cfg }}, nil
 }
 
-// An opener makes a rueidis client by each Connect. It keeps the Config behind
-// a pointer so that printing it shows no password.
-type opener struct{ cfg *driver.Config }
+// An opener makes a rueidis client by each Connect.
+type opener struct {
+	config func() driver.Config // a function, so that no way of printing shows a password
+}
 
 func (o *opener) Driver() driver.Driver { return Driver{} }
 
 // Connect makes the client, which connects at once: an error means that there
 // is no such server now, or that it refuses the credentials.
 func (o *opener) Connect(ctx context.Context) (driver.Conn, error) {
-	if err := ctx.Err(); err != nil {
+	fail := func(err error) (driver.Conn, error) {
 		return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", err))
 	}
-	type outcome struct {
+	if err := ctx.Err(); err != nil {
+		return fail(err)
+	}
+	cfg := o.config()
+	dialer := netdial.New(cfg)
+	type made struct {
 		client rue.Client
 		err    error
 	}
-	d := newDialer(o.cfg)
-	made := make(chan outcome, 1)
-	go func() { // NewClient has no ctx
-		client, err := rue.NewClient(options(o.cfg, d))
-		if err == nil && o.cfg.Mode == driver.ModeCluster && client.Mode() != rue.ClientModeCluster {
+	m, err := aside.Call(ctx, nil, func() made { // NewClient has no ctx
+		client, err := rue.NewClient(options(cfg, dialer))
+		if err == nil && cfg.Mode == driver.ModeCluster && client.Mode() != rue.ClientModeCluster {
 			err = errors.New("the server is not part of a Cluster")
 		}
-		if err != nil {
-			d.end()
-			if client != nil { // a single client is returned even if it cannot connect
-				client.Close()
-			}
-		}
-		made <- outcome{client, err}
-	}()
-	select {
-	case m := <-made:
-		if m.err != nil {
-			return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", ownEnd(ctx, d.redact(m.err))))
-		}
-		return newConn(m.client, d, d.limit()), nil
-	case <-ctx.Done():
-		d.end() // NewClient fails now, unless it is just done
-		go func() {
-			if m := <-made; m.err == nil {
-				m.client.Close()
-			}
-		}()
-		return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", ctx.Err()))
+		return made{client, err}
+	}, func(late made) { discard(late.client) })
+	if err == nil && m.err == nil {
+		// A call's limit is a last resort: a connection that is silent for too
+		// long ends its calls much earlier, and one that is slow, with many
+		// calls in its pipeline, is not dead.
+		return newConn(m.client, dialer, 4*(cfg.DialTimeout+cfg.Timeout)), nil
+	}
+	dialer.Close() // if NewClient still runs, it fails now or is just done
+	discard(m.client)
+	if err == nil {
+		err = ownEnd(ctx, dialer.Redact(m.err))
+	}
+	return fail(err)
+}
+
+// discard closes what NewClient returned: a client that could not connect may be
+// returned too.
+func discard(client rue.Client) {
+	if client != nil {
+		client.Close()
 	}
 }

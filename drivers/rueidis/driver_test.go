@@ -61,9 +61,15 @@ func TestWrapLeavesClientOpen(t *testing.T) {
 func TestWrapOptionsThatSendTwice(t *testing.T) {
 	lifetime := func(o *rue.ClientOption) { o.ConnLifetime = time.Hour }
 	redirect := func(o *rue.ClientOption) { o.ForceSingleClient, o.Standalone.EnableRedirect = false, true }
+	replica := func(o *rue.ClientOption) {
+		o.ForceSingleClient, o.Standalone.ReplicaAddress = false, []string{"replica:6379"}
+		o.SendToReplicas = func(rue.Completed) bool { return false }
+	}
 	for name, options := range map[string][]func(*rue.ClientOption){
 		"ConnLifetime":                  {lifetime},
 		"ConnLifetime, EnableRedirect":  {lifetime, redirect},
+		"ConnLifetime, replica":         {lifetime, replica},
+		"EnableRedirect":                {redirect},
 		"ConnLifetime, no pipelining":   {lifetime, func(o *rue.ClientOption) { o.DisableAutoPipelining = true }},
 		"ConnLifetime, retries are off": {lifetime, func(o *rue.ClientOption) { o.DisableRetry = true }},
 	} {
@@ -73,20 +79,10 @@ func TestWrapOptionsThatSendTwice(t *testing.T) {
 				_, err := rueidis.Wrap(client(t, w, options...)).Connect(t.Context())
 				require.ErrorIs(t, err, driver.ErrUnsupported)
 				assert.ErrorContains(t, err, "ConnLifetime")
+				assert.ErrorContains(t, err, "EnableRedirect")
 			})
 		})
 	}
-	t.Run("EnableRedirect", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, w *wire.Wire) {
-			w.On(wire.Match{Name: "CLIENT", Arg: "CAPA", Times: -1}, wire.Answer("+OK\r\n"))
-			w.On(wire.Match{Name: "INCR", Arg: "b"}, wire.Answer("-REDIRECT other:6379\r\n"))
-			conn := connect(t, rueidis.Wrap(client(t, w, redirect)))
-			results := driver.DoBatch(t.Context(), conn, []driver.Command{command("INCR", "a"), command("INCR", "b")})
-			assert.Equal(t, []driver.Result{{Value: int64(1)}, {Value: int64(1)}}, results)
-			assert.Equal(t, 1, w.Count(wire.Match{Name: "INCR", Arg: "a"}))
-			time.Sleep(time.Minute) // the client closes its former server later
-		})
-	})
 }
 
 // A call in flight through a wrapped client ends with the Conn, though its
@@ -243,14 +239,23 @@ func TestNoPasswordInErrors(t *testing.T) {
 	})
 }
 
+// Whatever the verb: those that do not fit make package fmt look deeper.
 func TestPrintingShowsNoPassword(t *testing.T) {
 	const password = "s3cr3t-pa55word"
 	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		w.On(wire.Match{Name: "HELLO", Times: -1}, wire.Answer("%1\r\n+proto\r\n:3\r\n"))
 		cfg := wired(w)
 		cfg.ClientName = "name"
+		cfg.Password = password
 		cfg.SentinelPassword = password
 		c := connector(t, cfg)
-		conn := connect(t, c)
-		assert.NotContains(t, fmt.Sprintf("%v %+v %#v %v %+v %#v", c, c, c, conn, conn, conn), password)
+		wrapped := rueidis.Wrap(client(t, w, func(o *rue.ClientOption) { o.Password = password }))
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+			for _, printed := range []any{c, wrapped, connect(t, c), connect(t, wrapped)} {
+				text := fmt.Sprintf(verb, printed)
+				assert.NotContains(t, text, password, "%s of a %T", verb, printed)
+				assert.NotContains(t, text, fmt.Sprintf("%x", password), "%s of a %T", verb, printed)
+			}
+		}
 	})
 }

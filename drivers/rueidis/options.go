@@ -1,6 +1,8 @@
 package rueidis
 
 import (
+	"context"
+	"crypto/tls"
 	"net"
 	"slices"
 	"time"
@@ -8,6 +10,7 @@ import (
 	rue "github.com/redis/rueidis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/netdial"
 )
 
 // Sizes per connection. Lock commands and their replies are small and few; with
@@ -18,32 +21,29 @@ const (
 	ringScale  = 8 // 2^8 commands in flight, see maxInFlight
 )
 
-// sentinelInterval is how often the Sentinels are asked for the master. Without
-// it one missed +switch-master binds the client to a demoted master for ever.
-const sentinelInterval = 5 * time.Second
-
-// maxRedirects bounds how long a command follows MOVED and ASK. By default
-// rueidis follows them for ever.
-const maxRedirects = 8
-
-// options makes the client's options from cfg.
-func options(cfg *driver.Config, d *dialer) rue.ClientOption {
+// options makes the client's options from cfg, which has its defaults.
+func options(cfg driver.Config, dialer *netdial.Dialer) rue.ClientOption {
 	netDialer := net.Dialer{
-		Timeout: d.dialTimeout(), // bounds the handshake after our dial
+		Timeout: cfg.DialTimeout, // bounds the handshake after our dial
 		// How often a connection is looked at: one that brought nothing since
-		// the last time is sent a PING, which has d.timeout() for its reply. A
+		// the last time is sent a PING, which has cfg.Timeout for its reply. A
 		// second by default, as rueidis has it.
-		KeepAlive: max(d.timeout()/5, 100*time.Millisecond),
+		KeepAlive: max(cfg.Timeout/5, 100*time.Millisecond),
 	}
 	opt := rue.ClientOption{
-		InitAddress:      slices.Clone(cfg.Addrs),
-		Username:         cfg.Username,
-		Password:         string(cfg.Password),
-		SelectDB:         cfg.DB,
-		ClientName:       cfg.ClientName,
-		Dialer:           netDialer,
-		DialCtxFn:        d.dial,
-		ConnWriteTimeout: d.timeout(),
+		InitAddress: slices.Clone(cfg.Addrs),
+		Username:    cfg.Username,
+		Password:    string(cfg.Password),
+		SelectDB:    cfg.DB,
+		ClientName:  cfg.ClientName,
+		Dialer:      netDialer,
+		// A connection is of use to all calls, so it does not end with the one
+		// that needed it first.
+		DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return dialer.Dial(context.WithoutCancel(ctx), cfg.Network, addr)
+		},
+		ConnWriteTimeout: cfg.Timeout,
+		TLSConfig:        cfg.TLS, // only has rueidis take the TLS ports of a Cluster's nodes
 
 		// Locks are never read from a cache, and without it servers that
 		// refuse CLIENT TRACKING or RESP3 will do.
@@ -62,15 +62,17 @@ func options(cfg *driver.Config, d *dialer) rue.ClientOption {
 		opt.ForceSingleClient = true // do not probe for a Cluster
 	case driver.ModeSentinel:
 		opt.Sentinel = rue.SentinelOption{
-			MasterSet:               cfg.Master,
-			Username:                cfg.SentinelUsername,
-			Password:                string(cfg.SentinelPassword),
-			ClientName:              cfg.ClientName,
-			Dialer:                  netDialer,
-			TopologyRefreshInterval: sentinelInterval,
+			MasterSet:  cfg.Master,
+			Username:   cfg.SentinelUsername,
+			Password:   string(cfg.SentinelPassword),
+			ClientName: cfg.ClientName,
+			Dialer:     netDialer,
+			// How often the Sentinels are asked for the master. Without it one
+			// missed +switch-master binds the client to a former one for ever.
+			TopologyRefreshInterval: 5 * time.Second,
 		}
 	case driver.ModeCluster:
-		opt.ClusterOption.MaxMovedRedirections = maxRedirects
+		opt.ClusterOption.MaxMovedRedirections = 8 // by default it follows them for ever
 	}
 	return opt
 }

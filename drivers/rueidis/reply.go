@@ -1,16 +1,19 @@
 package rueidis
 
 import (
+	"errors"
 	"fmt"
-	"strings"
 
 	rue "github.com/redis/rueidis"
 
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// value maps a reply that is no error, see [driver.Value].
+// value maps a reply, see [driver.Value]. An error reply is the error.
 func value(m *rue.RedisMessage) (driver.Value, error) {
+	if err := refusal(m); err != nil {
+		return nil, err
+	}
 	switch {
 	case m.IsNil():
 		return nil, nil
@@ -21,14 +24,25 @@ func value(m *rue.RedisMessage) (driver.Value, error) {
 			return int64(0), err
 		}
 		return int64(1), nil
-	case m.IsArray():
-		return array(m)
 	case m.IsMap():
 		flat, err := flatten(m)
 		if err != nil {
 			return nil, err
 		}
-		return array(flat)
+		return value(flat)
+	case m.IsArray():
+		elements, err := m.ToArray()
+		values := make([]any, len(elements))
+		for i := range elements {
+			var nested *driver.ServerError
+			if values[i], err = value(&elements[i]); errors.As(err, &nested) {
+				values[i], err = nested, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return values, err
 	}
 	text, err := m.ToString()
 	if err != nil {
@@ -42,62 +56,31 @@ func value(m *rue.RedisMessage) (driver.Value, error) {
 	return text, nil
 }
 
-func array(m *rue.RedisMessage) (driver.Value, error) {
-	elements, err := m.ToArray()
-	if err != nil {
-		return nil, fmt.Errorf("rueidis: reply of an unknown type: %w", err)
-	}
-	values := make([]any, len(elements))
-	for i := range elements {
-		if refusal := serverError(&elements[i]); refusal != nil {
-			values[i] = refusal
-			continue
-		}
-		if values[i], err = value(&elements[i]); err != nil {
-			return nil, err
-		}
-	}
-	return values, nil
-}
-
 // flatten returns a map as an array of alternating keys and values. rueidis
 // shows maps only without their order and with string keys only, so this takes
 // the way through its serialized form, in which a map is an array but for the
 // letter of its type, after seven bytes of expiry.
 func flatten(m *rue.RedisMessage) (*rue.RedisMessage, error) {
 	const letter = 7
-	var flat rue.RedisMessage
 	serialized := m.CacheMarshal(nil)
 	if len(serialized) <= letter || serialized[letter] != '%' {
-		return nil, fmt.Errorf("rueidis: unknown form of a map reply (is this version of rueidis supported?)")
+		return nil, errors.New("rueidis: unknown form of a map reply (is this version of rueidis supported?)")
 	}
 	serialized[letter] = '*'
-	if err := flat.CacheUnmarshalView(serialized); err != nil {
-		return nil, fmt.Errorf("rueidis: map reply: %w", err)
-	}
-	return &flat, nil
+	flat := new(rue.RedisMessage)
+	return flat, flat.CacheUnmarshalView(serialized)
 }
 
-// serverError returns m as an error, or nil if it is none. rueidis takes a
-// leading "ERR " off its own errors, but not off the text of the message.
-func serverError(m *rue.RedisMessage) *driver.ServerError {
-	refusal, ok := rue.IsRedisErr(m.Error())
+// refusal returns m as a [*driver.ServerError], or nil if it is none. rueidis
+// takes a leading "ERR " off its own errors, but not off the text of the message.
+func refusal(m *rue.RedisMessage) error {
+	stripped, ok := rue.IsRedisErr(m.Error())
 	if !ok {
 		return nil
 	}
 	text, _ := m.ToString()
 	if text == "" {
-		text = refusal.Error()
+		text = stripped.Error()
 	}
 	return driver.NewServerError(text)
-}
-
-// runID finds the run id in the text of INFO.
-func runID(info string) string {
-	for line := range strings.Lines(info) {
-		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
-			return strings.TrimSpace(id)
-		}
-	}
-	return ""
 }

@@ -1,62 +1,19 @@
 package rueidis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	rue "github.com/redis/rueidis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
-var (
-	_ driver.Subscription = (*subscription)(nil)
-	_ pubsub.Conn         = (*channelConn)(nil)
-)
-
-// A subscription is one that its Conn knows, to close it.
-type subscription struct {
-	*pubsub.Subscription
-	conn *conn
-}
-
-// Subscribe implements [driver.Subscriber]. The first Add opens the connection.
-func (c *conn) Subscribe(ctx context.Context) (driver.Subscription, error) {
-	if err := c.ready(ctx); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.subs == nil {
-		return nil, driver.NotSent(fmt.Errorf("rueidis: %w", driver.ErrClosed))
-	}
-	s := &subscription{pubsub.New(c.dialChannels), c}
-	c.subs[s] = struct{}{}
-	return s, nil
-}
-
-// Close implements [driver.Subscription].
-func (s *subscription) Close() error {
-	s.conn.mu.Lock()
-	delete(s.conn.subs, s)
-	s.conn.mu.Unlock()
-	return s.Subscription.Close()
-}
-
-func (c *conn) closeSubscriptions() {
-	c.mu.Lock()
-	subs := c.subs
-	c.subs = nil
-	c.mu.Unlock()
-	var wg sync.WaitGroup
-	for s := range subs {
-		wg.Go(func() { _ = s.Subscription.Close() })
-	}
-	wg.Wait()
-}
+var _ pubsub.Conn = (*channelConn)(nil)
 
 // A channelConn is a connection of its own, taken from the client's pool and
 // never given back.
@@ -70,8 +27,8 @@ type channelConn struct {
 
 // An arrival is what Receive returns.
 type arrival struct {
-	event   pubsub.Event
-	refusal *driver.ServerError
+	event pubsub.Event
+	err   error
 }
 
 // probe is a channel that nobody subscribes to. Unsubscribing from it is answered
@@ -82,31 +39,24 @@ const probe = "golocker:rueidis:probe"
 // dialChannels is a [pubsub.Dialer]. Dedicate has neither a ctx nor an error, so
 // it runs aside, and the probe shows whether there is a connection.
 func (c *conn) dialChannels(ctx context.Context) (pubsub.Conn, error) {
-	type outcome struct {
+	type dialed struct {
 		conn *channelConn
 		err  error
 	}
-	dialed := make(chan outcome, 1)
-	go func() {
+	d, err := aside.Call(ctx, nil, func() dialed {
 		client, _ := c.client.Dedicate()
 		s := &channelConn{client: client, arrivals: make(chan arrival, 64), closed: make(chan struct{})}
 		s.lost = client.SetPubSubHooks(rue.PubSubHooks{OnMessage: s.onMessage, OnSubscription: s.onSubscription})
-		err := s.probe(ctx)
-		if err != nil {
-			_ = s.Close()
-		}
-		dialed <- outcome{s, err}
-	}()
-	select {
-	case d := <-dialed:
-		if d.err != nil {
-			return nil, c.failure(ctx, d.err)
-		}
-		return d.conn, nil
-	case <-ctx.Done():
-		go func() { _ = (<-dialed).conn.Close() }()
-		return nil, fmt.Errorf("rueidis: subscribe: %w", ctx.Err())
+		return dialed{s, s.probe(ctx)}
+	}, func(late dialed) { _ = late.conn.Close() })
+	if err != nil {
+		return nil, fmt.Errorf("rueidis: subscribe: %w", err)
 	}
+	if d.err != nil {
+		_ = d.conn.Close()
+		return nil, c.failure(ctx, d.err)
+	}
+	return d.conn, nil
 }
 
 // probe returns whether the server answers at all.
@@ -124,19 +74,19 @@ func (s *channelConn) Send(ctx context.Context, args ...string) error {
 	case "UNSUBSCRIBE":
 		command = s.client.B().Unsubscribe().Channel(args[1:]...).Build()
 	default:
-		if err := s.probe(ctx); err != nil {
-			return err
+		err := s.probe(ctx)
+		if err == nil {
+			s.arrive(arrival{event: pubsub.Event{Kind: pubsub.Pong}})
 		}
-		s.arrive(arrival{event: pubsub.Event{Kind: pubsub.Pong}})
-		return nil
+		return err
 	}
 	result := s.client.Do(ctx, command)
 	if err := result.NonRedisError(); err != nil {
 		return err
 	}
 	message, _ := result.ToMessage()
-	if refusal := serverError(&message); refusal != nil {
-		s.arrive(arrival{refusal: refusal})
+	if err := refusal(&message); err != nil {
+		s.arrive(arrival{err: err})
 	}
 	return nil
 }
@@ -145,15 +95,9 @@ func (s *channelConn) Send(ctx context.Context, args ...string) error {
 func (s *channelConn) Receive(ctx context.Context) (pubsub.Event, error) {
 	select {
 	case a := <-s.arrivals:
-		if a.refusal != nil {
-			return pubsub.Event{}, a.refusal
-		}
-		return a.event, nil
+		return a.event, a.err
 	case err := <-s.lost:
-		if err == nil {
-			err = rue.ErrClosing
-		}
-		return pubsub.Event{}, fmt.Errorf("rueidis: %w", err)
+		return pubsub.Event{}, fmt.Errorf("rueidis: %w", cmp.Or(err, rue.ErrClosing))
 	case <-s.closed:
 		return pubsub.Event{}, driver.ErrClosed
 	case <-ctx.Done():
@@ -166,15 +110,7 @@ func (s *channelConn) Receive(ctx context.Context) (pubsub.Event, error) {
 func (s *channelConn) Close() error {
 	s.closing.Do(func() {
 		close(s.closed) // the hooks must not block
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			s.client.Close()
-		}()
-		select {
-		case <-done:
-		case <-time.After(closeGrace):
-		}
+		go s.client.Close()
 	})
 	return nil
 }

@@ -24,7 +24,7 @@ const wrapLimit = 30 * time.Second
 // package comment says which options c should have.
 //
 // Connect does no I/O. It fails if c is nil, and with an error that matches
-// [driver.ErrUnsupported] if c has a ConnLifetime.
+// [driver.ErrUnsupported] if c has a ConnLifetime or Standalone.EnableRedirect.
 func Wrap(c rue.Client) driver.Connector { return &wrapper{client: c} }
 
 type wrapper struct{ client rue.Client }
@@ -32,54 +32,38 @@ type wrapper struct{ client rue.Client }
 func (w *wrapper) Driver() driver.Driver { return Driver{} }
 
 func (w *wrapper) Connect(ctx context.Context) (driver.Conn, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", err))
+	err := ctx.Err()
+	switch v := reflect.ValueOf(w.client); {
+	case err != nil:
+	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
+		err = errors.New("Wrap was given a nil client (was the error of NewClient ignored?)")
+	case sendsTwice(w.client):
+		err = fmt.Errorf("wrapping a client with ConnLifetime or Standalone.EnableRedirect, which sends commands twice "+
+			"(make one without them for the locks): %w", driver.ErrUnsupported)
+	default:
+		return newConn(w.client, nil, wrapLimit), nil
 	}
-	if v := reflect.ValueOf(w.client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, driver.NotSent(errors.New("rueidis: Wrap was given a nil client (was the error of NewClient ignored?)"))
-	}
-	if hasLifetime(w.client) {
-		return nil, driver.NotSent(fmt.Errorf("rueidis: wrapping a client with ConnLifetime, which sends commands twice "+
-			"(make one without it for the locks): %w", driver.ErrUnsupported))
-	}
-	c := newConn(w.client, nil, wrapLimit)
-	c.oneByOne = mayRedirect(w.client)
-	return c, nil
+	return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", err))
 }
 
-// hasLifetime reports whether a client of rueidis' own making has a ConnLifetime.
-// When that is over, commands that wait for their replies are sent again, whatever
-// DisableRetry says. No method tells, so this looks at the field that makes
-// rueidis do so.
-func hasLifetime(client rue.Client) bool {
-	clients := map[string]rue.Client{"": client}
-	if mayRedirect(client) {
-		clients = client.Nodes()
-	}
-	for _, c := range clients {
+// sendsTwice reports whether a client of rueidis' own making has an option by
+// which it sends commands again whatever DisableRetry says: those that wait for
+// their replies when a ConnLifetime is over, or a whole batch when the server
+// answers one of its commands with REDIRECT. No method tells, so this looks at
+// the fields that make rueidis do so.
+func sendsTwice(client rue.Client) bool {
+	set := func(c rue.Client, field string) bool {
 		v := reflect.Indirect(reflect.ValueOf(c))
 		if v.Kind() != reflect.Struct {
-			continue
+			return false
 		}
-		if f := v.FieldByName("hasLftm"); f.Kind() == reflect.Bool && f.Bool() {
+		f := v.FieldByName(field)
+		return f.Kind() == reflect.Bool && f.Bool()
+	}
+	for _, node := range client.Nodes() { // a client with replicas leaves it to them
+		if set(node, "hasLftm") {
 			return true
 		}
 	}
-	return false
-}
-
-// mayRedirect reports whether the client may have the option
-// Standalone.EnableRedirect, by which one REDIRECT makes it send a whole batch
-// again, what was executed included. The clients that surely have it not are
-// their own only node, or have a mode of their own.
-func mayRedirect(client rue.Client) bool {
-	if client.Mode() != rue.ClientModeStandalone {
-		return false
-	}
-	for _, node := range client.Nodes() {
-		if reflect.TypeOf(node).Comparable() && node == client {
-			return false
-		}
-	}
-	return true
+	return set(client, "hasLftm") || set(client, "enableRedirect")
 }

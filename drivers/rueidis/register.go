@@ -1,5 +1,0 @@
-package rueidis
-
-import "github.com/golocker/golocker/locker"
-
-func init() { locker.Register("rueidis", Driver{}) }
