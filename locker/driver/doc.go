@@ -56,6 +56,13 @@
 //     client that the application passed in. It may be called twice.
 //   - Silent. No error text shows a password.
 //
+// # Help
+//
+// What most clients lack is here once: package pubsub makes a Subscription from a
+// plain connection and closes it with its Conn, package aside returns from a call
+// when its ctx ends although the client does not, package netdial dials as a Config
+// says, and [DescribeByInfo] asks for the run id.
+//
 // # Wrappers
 //
 // A Conn may wrap another: a tracer, a fault injector. The core asks only the
