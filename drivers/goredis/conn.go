@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
+	"github.com/golocker/golocker/locker/driver/netdial"
+	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
 var (
@@ -23,21 +25,29 @@ var errNoCommand = errors.New("goredis: a command without a name")
 
 // A conn is a go-redis client, wrapped or its own.
 type conn struct {
-	client      redis.UniversalClient
-	closeClient func() error // nil if the client is the application's
-	mode        driver.Mode
+	mode   driver.Mode
+	client redis.UniversalClient
+	dialer *netdial.Dialer // of its own client; of a wrapped one, it has nothing to do
 
-	life context.Context // ends with Close
-	end  context.CancelFunc
-
-	closing       sync.Once
-	mu            sync.Mutex
-	subscriptions map[*subscription]struct{}
+	life  context.Context // ends with Close
+	close func() error
+	subs  pubsub.Group
 }
 
-func newConn(mode driver.Mode) *conn {
-	c := &conn{mode: mode, subscriptions: make(map[*subscription]struct{})}
-	c.life, c.end = context.WithCancel(context.Background())
+// newConn returns a conn whose Close calls closeClient, unless that is nil.
+func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dialer, closeClient func() error) *conn {
+	c := &conn{mode: mode, client: client, dialer: dialer}
+	life, end := context.WithCancel(context.Background())
+	c.life = life
+	c.close = sync.OnceValue(func() error {
+		end()
+		err := c.subs.Close()
+		if closeClient != nil {
+			err = errors.Join(err, closeClient())
+		}
+		dialer.Close() // last, as go-redis complains of connections that are closed
+		return err
+	})
 	return c
 }
 
@@ -46,6 +56,8 @@ func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 	if len(cmd.Args) == 0 {
 		return nil, driver.NotSent(errNoCommand)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	rc := newCommand(ctx, cmd)
 	if err := c.run(ctx, func() { _ = c.client.Process(ctx, rc) }); err != nil {
 		return nil, err
@@ -65,78 +77,32 @@ func (c *conn) run(ctx context.Context, f func()) error {
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-	case <-c.life.Done():
+	_, err := aside.Call(ctx, c.life.Done(), func() struct{} { f(); return struct{}{} }, nil)
+	if err != nil {
+		return fmt.Errorf("goredis: no reply yet: %w", err)
 	}
-	select {
-	case <-done: // at the same moment: a known outcome is worth more
-		return nil
-	default:
-		return c.interrupted(ctx)
-	}
+	return nil
 }
 
 // ready returns an error if the Conn is closed or ctx has ended.
 func (c *conn) ready(ctx context.Context) error {
+	err := ctx.Err()
 	if c.life.Err() != nil {
-		return driver.NotSent(fmt.Errorf("goredis: %w", driver.ErrClosed))
+		err = driver.ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
+	if err != nil {
 		return driver.NotSent(fmt.Errorf("goredis: %w", err))
 	}
 	return nil
 }
 
-// interrupted is the error of what Close or the end of ctx has interrupted.
-func (c *conn) interrupted(ctx context.Context) error {
-	if c.life.Err() != nil {
-		return fmt.Errorf("goredis: no reply yet: %w", driver.ErrClosed)
-	}
-	return fmt.Errorf("goredis: no reply yet: %w", ctx.Err())
-}
-
 // Describe implements [driver.Describer].
 func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
-	topology := driver.Topology{Mode: c.mode}
-	if c.mode == driver.ModeCluster {
-		return topology, c.ready(ctx)
+	if err := c.ready(ctx); err != nil {
+		return driver.Topology{Mode: c.mode}, err
 	}
-	info, err := c.Do(ctx, driver.Command{Args: []string{"INFO", "server"}})
-	if driver.OutcomeOf(err) == driver.OutcomeReplied {
-		return topology, nil
-	}
-	text, _ := info.(string)
-	for line := range strings.Lines(text) {
-		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
-			topology.RunID = strings.TrimSpace(id)
-		}
-	}
-	return topology, err
+	return driver.DescribeByInfo(ctx, c, c.mode)
 }
 
 // Close implements [driver.Conn].
-func (c *conn) Close() error {
-	var err error
-	c.closing.Do(func() {
-		c.end()
-		if c.closeClient != nil {
-			err = c.closeClient()
-		}
-		c.mu.Lock()
-		subscriptions := c.subscriptions
-		c.subscriptions = nil
-		c.mu.Unlock()
-		for s := range subscriptions {
-			err = errors.Join(err, s.Subscription.Close())
-		}
-	})
-	return err
-}
+func (c *conn) Close() error { return c.close() }

@@ -36,7 +36,8 @@
 // command is sent once (MaxRetries is not heeded; MOVED and ASK are followed, and
 // in a Cluster a READONLY refusal tries another node); a call returns as soon as
 // its context ends, also by cancellation and with ContextTimeoutEnabled false;
-// client-side caching is bypassed. All other use of the client stays as it was.
+// what go-redis has not begun to write by then is not sent any more; client-side
+// caching is bypassed. All other use of the client stays as it was.
 //
 // This costs a goroutine per call: 3 µs on a round trip of 17 µs over the
 // loopback interface.

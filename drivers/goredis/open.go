@@ -2,16 +2,19 @@ package goredis
 
 import (
 	"context"
-	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/golocker/golocker/locker"
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/netdial"
 )
+
+func init() { locker.Register("goredis", Driver{}) }
 
 // Driver is the driver that this package registers as "goredis". It needs no
 // settings of its own.
@@ -31,43 +34,41 @@ func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 	case cfg.Network == "unix" && cfg.Mode != driver.ModeSingle:
 		return nil, fmt.Errorf("goredis: mode %v over a unix socket: %w", cfg.Mode, driver.ErrUnsupported)
 	case len(cfg.Addrs) == 0:
-		return nil, fmt.Errorf("goredis: a Config without address")
+		return nil, errors.New("goredis: a Config without address")
 	}
-	if cfg.DialTimeout <= 0 {
-		cfg.DialTimeout = driver.DefaultDialTimeout
-	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = driver.DefaultTimeout
-	}
-	return opened{func() driver.Config { return cfg }}, nil
+	cfg = cfg.WithDefaults()
+	return &connector{func() (driver.Conn, error) { return openConn(cfg), nil }}, nil
 }
 
-// opened has its Config in a function so that no way of printing it, or what
-// holds it, shows a password.
-type opened struct{ config func() driver.Config }
+// A connector has what it connects to in a function so that no way of printing
+// it shows a password.
+type connector struct {
+	connect func() (driver.Conn, error)
+}
 
-var _ driver.Connector = opened{}
+var _ driver.Connector = (*connector)(nil)
 
 // Driver implements [driver.Connector].
-func (opened) Driver() driver.Driver { return Driver{} }
+func (*connector) Driver() driver.Driver { return Driver{} }
 
 // Connect implements [driver.Connector]. It does no I/O.
-func (o opened) Connect(context.Context) (driver.Conn, error) {
-	cfg := o.config()
-	c := newConn(cfg.Mode)
-	options := options(cfg, dialer(c.life, cfg))
+func (c *connector) Connect(context.Context) (driver.Conn, error) { return c.connect() }
+
+func openConn(cfg driver.Config) driver.Conn {
+	dialer := netdial.New(cfg)
+	options := options(cfg, func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return dialer.Dial(ctx, cfg.Network, addr)
+	})
+	var client redis.UniversalClient
 	switch cfg.Mode {
 	case driver.ModeCluster:
-		c.client = redis.NewClusterClient(options.Cluster())
+		client = redis.NewClusterClient(options.Cluster())
 	case driver.ModeSentinel:
-		c.client = redis.NewFailoverClient(options.Failover())
+		client = redis.NewFailoverClient(options.Failover())
 	default:
-		single := options.Simple()
-		single.Network = cfg.Network
-		c.client = redis.NewClient(single)
+		client = redis.NewClient(options.Simple())
 	}
-	c.closeClient = c.client.Close
-	return c, nil
+	return newConn(cfg.Mode, client, dialer, client.Close)
 }
 
 func options(cfg driver.Config, dial driver.DialFunc) *redis.UniversalOptions {
@@ -81,7 +82,7 @@ func options(cfg driver.Config, dial driver.DialFunc) *redis.UniversalOptions {
 		DB:               cfg.DB,
 		ClientName:       cfg.ClientName,
 
-		Dialer:                dial, // has TLS in it
+		Dialer:                dial, // has Network and TLS in it
 		DialTimeout:           cfg.DialTimeout,
 		ReadTimeout:           cfg.Timeout,
 		WriteTimeout:          cfg.Timeout,
@@ -103,45 +104,4 @@ func options(cfg driver.Config, dial driver.DialFunc) *redis.UniversalOptions {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-}
-
-// dialer returns the function that opens all connections. Other than go-redis'
-// own it bounds the dialing of pub/sub connections and the TLS handshake by
-// DialTimeout, and ends with life.
-func dialer(life context.Context, cfg driver.Config) driver.DialFunc {
-	dial := cfg.Dial
-	if dial == nil {
-		dial = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3,
-		}}).DialContext
-	}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
-		defer cancel()
-		defer context.AfterFunc(life, cancel)()
-		if err := ctx.Err(); err != nil { // for a Dial that does not look: see noRedial
-			return nil, &net.OpError{Op: "dial", Net: network, Err: err}
-		}
-		nc, err := dial(ctx, network, addr)
-		if err == nil && cfg.TLS != nil {
-			nc, err = handshake(ctx, nc, cfg.TLS, addr)
-		}
-		if err != nil && !isDialError(err) {
-			err = &net.OpError{Op: "dial", Net: network, Err: err}
-		}
-		return nc, err
-	}
-}
-
-func handshake(ctx context.Context, nc net.Conn, cfg *tls.Config, addr string) (net.Conn, error) {
-	if cfg.ServerName == "" {
-		cfg = cfg.Clone()
-		cfg.ServerName, _, _ = net.SplitHostPort(addr) // "" for a unix socket
-	}
-	tc := tls.Client(nc, cfg)
-	if err := tc.HandshakeContext(ctx); err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("TLS with %s: %w", addr, err)
-	}
-	return tc, nil
 }

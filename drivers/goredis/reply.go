@@ -8,16 +8,22 @@ import (
 	"math/big"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/netdial"
 )
 
-// A command is one that go-redis sends at most once.
-type command struct{ *redis.Cmd }
+// A command is one that go-redis sends at most once, and not after ctx has ended.
+type command struct {
+	*redis.Cmd
+	ctx context.Context
+}
 
+// newCommand copies the arguments, which are the caller's again when Do returns.
 func newCommand(ctx context.Context, cmd driver.Command) command {
 	args := make([]any, len(cmd.Args))
 	for i, arg := range cmd.Args {
@@ -28,8 +34,23 @@ func newCommand(ctx context.Context, cmd driver.Command) command {
 		rc.SetFirstKeyPos(int8(cmd.FirstKey))
 	}
 	rc.SetStepCount(1) // else a ClusterClient asks the server, by COMMAND
-	return command{rc}
+	return command{rc, ctx}
 }
+
+// Args is what go-redis writes. Once ctx has ended it begins with something that
+// cannot be written, at which go-redis gives up and closes the connection: its
+// caller has gone, and a lock that it takes now would be nobody's.
+func (c command) Args() []any {
+	args := c.Cmd.Args()
+	if err := c.ctx.Err(); err != nil {
+		args = append([]any{unwritable{err}}, args[1:]...)
+	}
+	return args
+}
+
+type unwritable struct{ err error }
+
+func (u unwritable) MarshalBinary() ([]byte, error) { return nil, u.err }
 
 // NoRetry makes every go-redis client refrain from sending the command again,
 // whatever its MaxRetries, also in a pipeline. It also bypasses client-side
@@ -37,7 +58,7 @@ func newCommand(ctx context.Context, cmd driver.Command) command {
 func (command) NoRetry() bool { return true }
 
 // Clone keeps a copy from being retried.
-func (c command) Clone() redis.Cmder { return command{c.Cmd.Clone().(*redis.Cmd)} }
+func (c command) Clone() redis.Cmder { return command{c.Cmd.Clone().(*redis.Cmd), c.ctx} }
 
 // errNested is of a reply that go-redis has not read to its end: an array with an
 // error reply in it for which go-redis has a type. It gives that error as the
@@ -73,7 +94,8 @@ func toValue(v any) driver.Value {
 		}
 		return int64(0)
 	case float64:
-		return formatFloat(v)
+		text := strings.ToLower(strconv.FormatFloat(v, 'g', -1, 64))
+		return strings.TrimPrefix(text, "+") // inf, -inf and nan as RESP3 has them
 	case *big.Int:
 		return v.String()
 	case error:
@@ -83,23 +105,11 @@ func toValue(v any) driver.Value {
 	}
 }
 
-func formatFloat(f float64) string {
-	switch {
-	case math.IsNaN(f):
-		return "nan"
-	case math.IsInf(f, 1):
-		return "inf"
-	case math.IsInf(f, -1):
-		return "-inf"
-	}
-	return strconv.FormatFloat(f, 'g', -1, 64)
-}
-
 // failure converts the error of a command. For a command that go-redis sends
 // once, an error that arises before sending is the last that arises.
 func (c *conn) failure(ctx context.Context, err error) error {
 	if reply, ok := serverError(err); ok {
-		return reply
+		return c.dialer.Redact(reply)
 	}
 	if errors.Is(err, redis.ErrClosed) {
 		return driver.NotSent(fmt.Errorf("goredis: %w: %w", driver.ErrClosed, err))
@@ -117,6 +127,7 @@ func (c *conn) unknownFailure(ctx context.Context, err error) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		<-ctx.Done() // go-redis' sockets have the same deadline and were first
 	}
+	err = c.dialer.Redact(err)
 	switch {
 	case c.life.Err() != nil:
 		return fmt.Errorf("goredis: %w: %w", driver.ErrClosed, err)
@@ -136,7 +147,12 @@ func serverError(err error) (*driver.ServerError, bool) {
 	return driver.NewServerError(reply.Error()), true
 }
 
+// isDialError reports whether there was no connection. The error of our own
+// dialer is a *netdial.Error, that of a wrapped client's has its Op.
 func isDialError(err error) bool {
+	if _, ok := errors.AsType[*netdial.Error](err); ok {
+		return true
+	}
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"
 }

@@ -10,30 +10,9 @@ import (
 	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
-// A subscription is known to its conn as long as it is open.
-type subscription struct {
-	*pubsub.Subscription
-	conn *conn
-}
-
 // Subscribe implements [driver.Subscriber].
 func (c *conn) Subscribe(ctx context.Context) (driver.Subscription, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.ready(ctx); err != nil {
-		return nil, err
-	}
-	s := &subscription{pubsub.New(c.dialPubSub), c}
-	c.subscriptions[s] = struct{}{}
-	return s, nil
-}
-
-// Close implements [driver.Subscription].
-func (s *subscription) Close() error {
-	s.conn.mu.Lock()
-	delete(s.conn.subscriptions, s)
-	s.conn.mu.Unlock()
-	return s.Subscription.Close()
+	return c.subs.Subscribe(ctx, c.dialPubSub)
 }
 
 // dialPubSub is the [pubsub.Dialer] of all subscriptions.
@@ -67,11 +46,11 @@ func (p *pubsubConn) Send(ctx context.Context, args ...string) error {
 	var err error
 	switch name, channels := args[0], args[1:]; name {
 	case "SUBSCRIBE":
-		err = p.ps.Subscribe(noRedial{ctx}, channels...)
+		err = p.ps.Subscribe(noRedial(ctx), channels...)
 	case "UNSUBSCRIBE":
-		err = p.ps.Unsubscribe(noRedial{ctx}, channels...)
+		err = p.ps.Unsubscribe(noRedial(ctx), channels...)
 	case "PING":
-		err = p.ps.Ping(noRedial{ctx})
+		err = p.ps.Ping(noRedial(ctx))
 	default:
 		err = fmt.Errorf("goredis: %s on a pub/sub connection: %w", name, driver.ErrUnsupported)
 	}
@@ -83,7 +62,7 @@ func (p *pubsubConn) Send(ctx context.Context, args ...string) error {
 
 // Receive implements [pubsub.Conn].
 func (p *pubsubConn) Receive(ctx context.Context) (pubsub.Event, error) {
-	reply, err := p.ps.Receive(noRedial{ctx})
+	reply, err := p.ps.Receive(noRedial(ctx))
 	if err != nil {
 		return pubsub.Event{}, p.conn.failure(ctx, err)
 	}
@@ -91,35 +70,24 @@ func (p *pubsubConn) Receive(ctx context.Context) (pubsub.Event, error) {
 	case *redis.Message:
 		return pubsub.Event{Kind: pubsub.Message, Channel: reply.Channel, Payload: reply.Payload}, nil
 	case *redis.Subscription:
-		switch reply.Kind {
-		case "subscribe":
-			return pubsub.Event{Kind: pubsub.Subscribed, Channel: reply.Channel}, nil
-		case "unsubscribe":
-			return pubsub.Event{Kind: pubsub.Unsubscribed, Channel: reply.Channel}, nil
-		}
+		return pubsub.Event{Kind: acknowledgements[reply.Kind], Channel: reply.Channel}, nil
 	case *redis.Pong:
 		return pubsub.Event{Kind: pubsub.Pong}, nil
 	}
 	return pubsub.Event{}, nil
 }
 
+var acknowledgements = map[string]pubsub.Kind{"subscribe": pubsub.Subscribed, "unsubscribe": pubsub.Unsubscribed}
+
 // Close implements [pubsub.Conn].
 func (p *pubsubConn) Close() error { return p.ps.Close() }
 
-// noRedial is a context that has ended but keeps its deadline. go-redis reads
-// and writes with it until that deadline, but does not dial. (Its dialer for TLS
-// does not look at the context. A wrapped client that uses it connects again in
-// vain: the first error closes the redis.PubSub all the same.)
-type noRedial struct{ context.Context }
-
-var ended = func() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
-// Done returns a closed channel.
-func (noRedial) Done() <-chan struct{} { return ended }
-
-// Err returns context.Canceled.
-func (noRedial) Err() error { return context.Canceled }
+// noRedial returns a context that has ended but keeps the deadline of ctx.
+// go-redis reads and writes with it until that deadline, but does not dial. (Its
+// dialer for TLS does not look at the context. A wrapped client that uses it
+// connects again in vain: the first error closes the redis.PubSub all the same.)
+func noRedial(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
+}

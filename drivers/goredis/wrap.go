@@ -1,16 +1,14 @@
 package goredis
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/netdial"
 )
-
-var errNilClient = errors.New("goredis: Wrap of a nil client")
 
 // Wrap returns a connector around a client that the application already has,
 // for locker.New. It never closes or changes the client, and shares its
@@ -29,34 +27,24 @@ var errNilClient = errors.New("goredis: Wrap of a nil client")
 //   - a ClusterClient without ReadTimeout or WriteTimeout (negative): a command
 //     on a dead connection would never end. A Client without them is used with
 //     [driver.DefaultTimeout].
-func Wrap(client redis.UniversalClient) driver.Connector { return wrapped{client} }
-
-type wrapped struct{ client redis.UniversalClient }
-
-var _ driver.Connector = wrapped{}
-
-// Driver implements [driver.Connector].
-func (wrapped) Driver() driver.Driver { return Driver{} }
-
-// Connect implements [driver.Connector]. It does no I/O.
-func (w wrapped) Connect(context.Context) (driver.Conn, error) {
-	switch client := w.client.(type) {
-	case nil:
-		return nil, errNilClient
-	case *redis.Client:
-		if client == nil {
-			return nil, errNilClient
+func Wrap(client redis.UniversalClient) driver.Connector {
+	return &connector{func() (driver.Conn, error) {
+		switch client := client.(type) {
+		case nil:
+		case *redis.Client:
+			if client != nil {
+				return wrapClient(client), nil
+			}
+		case *redis.ClusterClient:
+			if client != nil {
+				return wrapCluster(client)
+			}
+		default:
+			return nil, fmt.Errorf("goredis: Wrap of a %T: pass a *redis.Client or *redis.ClusterClient: %w",
+				client, driver.ErrUnsupported)
 		}
-		return wrapClient(client), nil
-	case *redis.ClusterClient:
-		if client == nil {
-			return nil, errNilClient
-		}
-		return wrapCluster(client)
-	default:
-		return nil, fmt.Errorf("goredis: Wrap of a %T: pass a *redis.Client or *redis.ClusterClient: %w",
-			client, driver.ErrUnsupported)
-	}
+		return nil, errors.New("goredis: Wrap of a nil client")
+	}}
 }
 
 // failoverAddr is what NewFailoverClient has in the place of an address.
@@ -71,9 +59,7 @@ func wrapClient(client *redis.Client) *conn {
 	if opt.ReadTimeout <= 0 || opt.WriteTimeout <= 0 {
 		client = client.WithTimeout(driver.DefaultTimeout) // on the same connections
 	}
-	c := newConn(mode)
-	c.client = client
-	return c
+	return newConn(mode, client, netdial.New(driver.Config{}), nil)
 }
 
 func wrapCluster(client *redis.ClusterClient) (driver.Conn, error) {
@@ -86,7 +72,5 @@ func wrapCluster(client *redis.ClusterClient) (driver.Conn, error) {
 		return nil, fmt.Errorf("goredis: Wrap of a ClusterClient without timeouts: "+
 			"set its ReadTimeout and WriteTimeout: %w", driver.ErrUnsupported)
 	}
-	c := newConn(driver.ModeCluster)
-	c.client = client
-	return c, nil
+	return newConn(driver.ModeCluster, client, netdial.New(driver.Config{}), nil), nil
 }
