@@ -41,7 +41,7 @@ func TestDialIsPromptThoughTheDialFunctionIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := netdial.New(driver.Config{DialTimeout: 2 * time.Second, Dial: func(context.Context, string, string) (net.Conn, error) {
 			time.Sleep(time.Hour)
-			return pipe(nil, "", "")
+			return pipe(context.Background(), "", "")
 		}})
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
