@@ -49,6 +49,9 @@ func New(cfg driver.Config) *Dialer {
 // timeout matches context.DeadlineExceeded only if ctx has ended.
 func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	cfg := d.config()
+	if err := d.over(ctx); err != nil {
+		return nil, &Error{addr, err}
+	}
 	bounded, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(d.ctx, cancel)()
@@ -67,17 +70,27 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err == nil {
 		err = o.err
 	}
+	if over := d.over(ctx); over != nil {
+		if err == nil {
+			_ = o.conn.Close()
+		}
+		return nil, &Error{addr, over}
+	}
 	switch {
 	case err == nil:
 		return o.conn, nil
-	case d.ctx.Err() != nil:
-		err = driver.ErrClosed
-	case ctx.Err() != nil:
-		err = ctx.Err()
 	case bounded.Err() != nil:
 		err = fmt.Errorf("no connection within %v", cfg.DialTimeout)
 	}
 	return nil, &Error{addr, err}
+}
+
+// over returns why nobody wants a connection any more.
+func (d *Dialer) over(ctx context.Context) error {
+	if d.ctx.Err() != nil {
+		return driver.ErrClosed
+	}
+	return ctx.Err()
 }
 
 func (d *Dialer) open(ctx context.Context, cfg driver.Config, network, addr string) (net.Conn, error) {
