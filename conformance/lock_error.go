@@ -17,7 +17,7 @@ var lockErrorCases = []testCase{
 		// A wait that ends without the lock tells what ended it and why the lock
 		// was not had.
 		k.modes(func(name string, opts ...locker.Option) {
-			held := k.take(k.client(locker.Owner("the holder")).Mutex(name, append(opts, locker.TTL(k.times.long))...))
+			held := k.take(k.client(locker.Label("the holder")).Mutex(name, append(opts, locker.TTL(k.times.long))...))
 			c := k.client()
 			why := errors.New("shutting down")
 			ctx, cancel := context.WithTimeoutCause(k.ctx, k.time.short, why)
@@ -107,7 +107,7 @@ func (k *lockKit) waitError(err error, causes ...error) {
 	}
 	k.is("Lock", err, locker.ErrLocked)
 	k.isNot("Lock", err, locker.ErrUnavailable)
-	if locked, ok := errors.AsType[*locker.LockedError](err); !ok || locked.Holder.Owner != "the holder" {
+	if locked, ok := errors.AsType[*locker.LockedError](err); !ok || locked.Holder.Label != "the holder" {
 		k.Errorf("Lock gave %v; want it to tell who holds the lock", err)
 	}
 }

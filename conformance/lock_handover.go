@@ -15,7 +15,7 @@ import (
 var lockHandoverCases = []testCase{
 	lockCase("Handover/DetachAttach", needs{}, func(k *lockKit) {
 		k.bothModes(func(name string, opts ...locker.Option) {
-			a, b := k.client(), k.client(locker.Owner("b"))
+			a, b := k.client(), k.client(locker.Label("b"))
 			k.warm(b)
 			short := append(slices.Clone(opts), locker.TTL(k.times.ttl))
 			l := k.take(a.Mutex(name, short...))
@@ -38,7 +38,7 @@ var lockHandoverCases = []testCase{
 			k.is("a second Attach", err, locker.ErrTaken)
 			k.is("Unlock by the former holder", k.tryUnlock(l), locker.ErrReleased)
 			k.is("Extend by the former holder", l.Extend(k.ctx, k.times.long), locker.ErrReleased)
-			if h := k.inspect(name).Holders; len(h) != 1 || h[0].Owner != "b" {
+			if h := k.inspect(name).Holders; len(h) != 1 || h[0].Label != "b" {
 				k.Errorf("after taking up the holder is %+v", h)
 			}
 			time.Sleep(k.times.ttl)
@@ -110,7 +110,7 @@ var lockHandoverCases = []testCase{
 		k.free(name, "after Unlock")
 	}),
 	lockCase("Admin/Inspect", needs{}, func(k *lockKit) {
-		c := k.client(locker.Owner("me"))
+		c := k.client(locker.Label("me"))
 		k.modes(func(name string, opts ...locker.Option) {
 			inspect := func() locker.Status {
 				s, err := c.Inspect(k.ctx, name)
@@ -132,7 +132,7 @@ var lockHandoverCases = []testCase{
 				k.Errorf("Inspect says that %v remain of %v", h.Remaining, k.times.long)
 			}
 			h.Remaining = 0
-			if want := (locker.Holder{Owner: "me", Metadata: "a job", Token: l.Token()}); h != want {
+			if want := (locker.Holder{Label: "me", Metadata: "a job", Token: l.Token()}); h != want {
 				k.Errorf("Inspect says that the holder is %+v; want %+v", h, want)
 			}
 			g := k.later(k.ctx, c.Mutex(name, opts...))
@@ -148,7 +148,7 @@ var lockHandoverCases = []testCase{
 		})
 	}),
 	lockCase("Admin/ForceRelease", needs{}, func(k *lockKit) {
-		c := k.client(locker.Owner("me"))
+		c := k.client(locker.Label("me"))
 		k.bothModes(func(name string, opts ...locker.Option) {
 			_, err := c.ForceRelease(k.ctx, name)
 			k.is("ForceRelease of a free lock", err, locker.ErrAbsent)
@@ -156,7 +156,7 @@ var lockHandoverCases = []testCase{
 			g := k.later(k.ctx, k.client().Mutex(name, append(opts, locker.TTL(k.times.long))...))
 			k.waiters(name, 1)
 			h, err := c.ForceRelease(k.ctx, name)
-			if err != nil || h.Owner != "me" || h.Token != l.Token() {
+			if err != nil || h.Label != "me" || h.Token != l.Token() {
 				k.Errorf("ForceRelease gave (%+v, %v); want the holder", h, err)
 			}
 			next := k.granted(g, k.times.poll+k.times.grant, "the waiter after a force-release")

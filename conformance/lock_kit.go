@@ -166,7 +166,7 @@ func (k *lockKit) undisturbed() *locker.Client {
 	defer k.adminM.Unlock()
 	if k.admin == nil {
 		k.aside = k.newWire()
-		k.admin = k.clientVia(k.aside, locker.Owner("undisturbed"))
+		k.admin = k.clientVia(k.aside, locker.Label("undisturbed"))
 	}
 	return k.admin
 }

@@ -53,7 +53,7 @@ var lockMutexCases = []testCase{
 	lockCase("Mutex/TryLocked", needs{}, func(k *lockKit) {
 		k.modes(func(name string, opts ...locker.Option) {
 			const metadata = " job|7\x00\r\n \xff "
-			a, b := k.client(locker.Owner("the holder")), k.client()
+			a, b := k.client(locker.Label("the holder")), k.client()
 			l := k.take(a.Mutex(name, append(opts, locker.TTL(k.times.long), locker.Metadata(metadata))...))
 			begun := time.Now()
 			_, err := b.Mutex(name, opts...).TryLock(k.ctx)
@@ -74,7 +74,7 @@ var lockMutexCases = []testCase{
 				k.Errorf("LockedError says that %v remain of a lease of %v", h.Remaining, k.times.long)
 			}
 			h.Remaining = 0
-			if want := (locker.Holder{Owner: "the holder", Metadata: metadata, Token: l.Token()}); h != want {
+			if want := (locker.Holder{Label: "the holder", Metadata: metadata, Token: l.Token()}); h != want {
 				k.Errorf("LockedError says that the holder is %+v; want %+v", h, want)
 			}
 			k.unlock(l)

@@ -46,7 +46,7 @@ func New(connector driver.Connector, opts ...ClientOption) (*Client, error) {
 		return nil, invalid("a nil Connector; use a driver's Wrap function or Open")
 	}
 	cfg := clientConfig{
-		owner: defaultOwner(),
+		label: defaultLabel(),
 		lock:  lockConfig{ttl: DefaultTTL, attemptTimeout: DefaultAttemptTimeout, renew: true},
 	}
 	for _, o := range opts {
@@ -67,7 +67,7 @@ func New(connector driver.Connector, opts ...ClientOption) (*Client, error) {
 	return c, nil
 }
 
-func defaultOwner() string {
+func defaultLabel() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
 		host = "?"

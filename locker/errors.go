@@ -72,8 +72,8 @@ func (e *LockedError) Error() string {
 	switch {
 	case e.Holder.Foreign:
 		b.WriteString(" by a value that is not of this library")
-	case e.Holder.Owner != "":
-		fmt.Fprintf(&b, " by %q", e.Holder.Owner)
+	case e.Holder.Label != "":
+		fmt.Fprintf(&b, " by %q", e.Holder.Label)
 	}
 	if e.Holder.Remaining > 0 {
 		fmt.Fprintf(&b, " for %v more unless renewed", e.Holder.Remaining)

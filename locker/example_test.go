@@ -36,7 +36,7 @@ func ExampleClient() {
 func ExampleClientOption() {
 	client, err := locker.Open("goredis", "redis://localhost:6379/0",
 		locker.Prefix("shop:"),
-		locker.Owner("billing-7"),
+		locker.Label("billing-7"),
 		locker.TTL(10*time.Second), // for all locks of this client
 	)
 	if err != nil {
@@ -136,7 +136,7 @@ func ExampleHolder() {
 	_, err := client.Mutex("orders:42").TryLock(context.Background())
 	if locked, ok := errors.AsType[*locker.LockedError](err); ok {
 		h := locked.Holder
-		fmt.Printf("%s (%s) holds it for %v more unless renewed\n", h.Owner, h.Metadata, h.Remaining)
+		fmt.Printf("%s (%s) holds it for %v more unless renewed\n", h.Label, h.Metadata, h.Remaining)
 	}
 }
 
@@ -150,7 +150,7 @@ func ExampleStatus() {
 }
 
 func ExampleLockedError() {
-	err := error(&locker.LockedError{Name: "orders:42", Holder: locker.Holder{Owner: "web-1:77", Remaining: 3 * time.Second}})
+	err := error(&locker.LockedError{Name: "orders:42", Holder: locker.Holder{Label: "web-1:77", Remaining: 3 * time.Second}})
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, locker.ErrLocked))
 	// Output:

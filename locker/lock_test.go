@@ -22,7 +22,7 @@ func bubble(t *testing.T, test func(t *testing.T, f *fakeDeployment)) {
 
 func TestLockUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		c := f.client(t, Owner("me"))
+		c := f.client(t, Label("me"))
 		m := c.Mutex("k", TTL(10*time.Second), Metadata("job|7"))
 		lease, err := m.Lock(t.Context())
 		require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestLockUnlock(t *testing.T) {
 		_, err = c.Mutex("k").TryLock(t.Context())
 		locked, ok := errors.AsType[*LockedError](err)
 		require.True(t, ok, "%v", err)
-		assert.Equal(t, Holder{Owner: "me", Metadata: "job|7", Remaining: 10 * time.Second}, locked.Holder)
+		assert.Equal(t, Holder{Label: "me", Metadata: "job|7", Remaining: 10 * time.Second}, locked.Holder)
 		assert.ErrorIs(t, err, ErrLocked)
 
 		require.NoError(t, lease.Unlock(t.Context()))
@@ -232,7 +232,7 @@ func TestLateRequestOfAGivenUpAttemptTakesNothing(t *testing.T) {
 
 func TestWaitErrorTellsBoth(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		c := f.client(t, Owner("holder"))
+		c := f.client(t, Label("holder"))
 		_, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
 		why := errors.New("shutting down")
@@ -243,7 +243,7 @@ func TestWaitErrorTellsBoth(t *testing.T) {
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		locked, ok := errors.AsType[*LockedError](err)
 		require.True(t, ok)
-		assert.Equal(t, "holder", locked.Holder.Owner)
+		assert.Equal(t, "holder", locked.Holder.Label)
 		assert.NotErrorIs(t, err, ErrUnavailable)
 
 		_, err = c.Mutex("k", WaitTimeout(time.Second)).Lock(t.Context())
@@ -387,7 +387,7 @@ func TestMaxHold(t *testing.T) {
 
 func TestDetachAndAttach(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		a, b := f.client(t, Owner("a")), f.client(t, Owner("b"))
+		a, b := f.client(t, Label("a")), f.client(t, Label("b"))
 		lease, err := a.Mutex("k", Fenced(), TTL(time.Second)).Lock(t.Context())
 		require.NoError(t, err)
 		id, err := lease.Detach(t.Context(), time.Minute)
@@ -405,7 +405,7 @@ func TestDetachAndAttach(t *testing.T) {
 		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrReleased, "the former handle is void")
 		s, err := a.Inspect(t.Context(), "k")
 		require.NoError(t, err)
-		assert.Equal(t, "b", s.Holders[0].Owner)
+		assert.Equal(t, "b", s.Holders[0].Label)
 		require.NoError(t, taken.Unlock(t.Context()))
 		_, err = a.Mutex("k").Attach(t.Context(), id)
 		assert.ErrorIs(t, err, ErrAbsent)
@@ -437,7 +437,7 @@ func TestAttachOfUnknownOutcomeLeavesTheIdGood(t *testing.T) {
 
 func TestInspectAndForceRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		c := f.client(t, Owner("me"), Prefix("app:"))
+		c := f.client(t, Label("me"), Prefix("app:"))
 		s, err := c.Inspect(t.Context(), "k")
 		require.NoError(t, err)
 		assert.False(t, s.Held())
@@ -446,10 +446,10 @@ func TestInspectAndForceRelease(t *testing.T) {
 		assert.True(t, f.Exists("app:k"))
 		s, err = c.Inspect(t.Context(), "k")
 		require.NoError(t, err)
-		assert.Equal(t, []Holder{{Owner: "me", Metadata: "x", Token: lease.Token(), Remaining: 30 * time.Second}}, s.Holders)
+		assert.Equal(t, []Holder{{Label: "me", Metadata: "x", Token: lease.Token(), Remaining: 30 * time.Second}}, s.Holders)
 		h, err := c.ForceRelease(t.Context(), "k")
 		require.NoError(t, err)
-		assert.Equal(t, "me", h.Owner)
+		assert.Equal(t, "me", h.Label)
 		_, err = c.ForceRelease(t.Context(), "k")
 		assert.ErrorIs(t, err, ErrAbsent)
 		<-lease.Context().Done()
@@ -558,7 +558,7 @@ func TestBadInput(t *testing.T) {
 		assert.Empty(t, f.commands())
 		_, err := New(nil)
 		assert.ErrorIs(t, err, ErrInvalid)
-		_, err = New(f, Owner("a|b"))
+		_, err = New(f, Label("a|b"))
 		assert.ErrorIs(t, err, ErrInvalid)
 		_, err = New(f, TTL(0))
 		assert.ErrorIs(t, err, ErrInvalid)

@@ -14,7 +14,7 @@ type Mutex struct {
 	name    string
 	cfg     lockConfig
 	keys    keys
-	tail    string        // "<owner>|<metadata>" of the record
+	tail    string        // "<label>|<metadata>" of the record
 	attempt time.Duration // how long one request may take
 	problem error         // why it cannot be locked, from its name or options
 }
@@ -46,7 +46,7 @@ func (c *Client) Mutex(name string, opts ...Option) *Mutex {
 		return m
 	}
 	m.keys = newKeys(key)
-	m.tail = c.cfg.owner + "|" + m.cfg.metadata
+	m.tail = c.cfg.label + "|" + m.cfg.metadata
 	m.attempt = min(m.cfg.attemptTimeout, m.cfg.ttl-margin(m.cfg.ttl))
 	return m
 }

@@ -21,7 +21,7 @@ const (
 )
 
 const (
-	maxOwner    = 256
+	maxLabel    = 256
 	maxMetadata = 4096
 )
 
@@ -49,7 +49,7 @@ func (o clientOption) applyClient(c *clientConfig) { o(c) }
 
 type clientConfig struct {
 	prefix string
-	owner  string
+	label  string
 	lock   lockConfig
 }
 
@@ -177,16 +177,16 @@ func Prefix(prefix string) ClientOption {
 	return clientOption(func(c *clientConfig) { c.prefix = prefix })
 }
 
-// Owner labels this client's leases for others to see in [Holder]; it decides
+// Label names this client in [Holder], for others to see; it decides
 // nothing. The default is the host's name and the process id. At most 256 bytes,
 // without control characters and "|".
-func Owner(label string) ClientOption {
-	return clientOption(func(c *clientConfig) { c.owner = label })
+func Label(label string) ClientOption {
+	return clientOption(func(c *clientConfig) { c.label = label })
 }
 
 func (c *clientConfig) check() error {
-	if len(c.owner) > maxOwner || strings.ContainsFunc(c.owner, func(r rune) bool { return r < ' ' || r == '|' || r == 0x7f }) {
-		return invalid(`the owner label must have at most 256 bytes and no control characters or "|"`)
+	if len(c.label) > maxLabel || strings.ContainsFunc(c.label, func(r rune) bool { return r < ' ' || r == '|' || r == 0x7f }) {
+		return invalid(`the label must have at most 256 bytes and no control characters or "|"`)
 	}
 	if c.prefix != "" {
 		if err := checkName(c.prefix); err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // recordPrefix begins the record of a mutex; the scripts know it too. A record
-// is "gl1|m|<id>|<token>|<ttl in ms>|<owner>|<metadata>", see docs/format.md.
+// is "gl1|m|<id>|<token>|<ttl in ms>|<label>|<metadata>", see docs/format.md.
 const recordPrefix = "gl1|m|"
 
 // idLength is the length of a lease id: 128 random bits in hex.
@@ -21,8 +21,8 @@ func record(id string, ttl time.Duration, tail string) string {
 
 // A Holder describes who holds a lock, as far as the server knows.
 type Holder struct {
-	// Owner is the label of the holder's client, see [Owner].
-	Owner string
+	// Label is the label of the holder's client, see [Label].
+	Label string
 	// Metadata is what the holder said with [Metadata].
 	Metadata string
 	// Token is the fencing token of the lease, 0 if it has none.
@@ -52,6 +52,6 @@ func parseRecord(value string, remaining time.Duration) Holder {
 		return h
 	}
 	h.Foreign = false
-	h.Token, h.Owner, h.Metadata = Token(token), fields[3], fields[4]
+	h.Token, h.Label, h.Metadata = Token(token), fields[3], fields[4]
 	return h
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // testdata/records.golden holds records as every release so far has written them,
-// and what must be read from them: record, token, owner, metadata, or "foreign".
+// and what must be read from them: record, token, label, metadata, or "foreign".
 func TestRecordsOfAllReleases(t *testing.T) {
 	file, err := os.Open("testdata/records.golden")
 	require.NoError(t, err)
@@ -28,7 +28,7 @@ func TestRecordsOfAllReleases(t *testing.T) {
 		}
 		token, err := strconv.ParseUint(fields[1], 10, 64)
 		require.NoError(t, err)
-		assert.Equal(t, Holder{Token: Token(token), Owner: fields[2], Metadata: fields[3], Remaining: time.Second}, h, fields[0])
+		assert.Equal(t, Holder{Token: Token(token), Label: fields[2], Metadata: fields[3], Remaining: time.Second}, h, fields[0])
 	}
 	assert.Positive(t, lines)
 }
@@ -79,7 +79,7 @@ func FuzzParseRecord(f *testing.F) {
 		h := parseRecord(value, time.Second)
 		if !h.Foreign {
 			require.True(t, strings.HasPrefix(value, recordPrefix))
-			require.True(t, strings.HasSuffix(value, "|"+h.Owner+"|"+h.Metadata))
+			require.True(t, strings.HasSuffix(value, "|"+h.Label+"|"+h.Metadata))
 		}
 	})
 }

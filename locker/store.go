@@ -41,7 +41,7 @@ type request struct {
 	name   string
 	keys   *keys
 	id     string
-	tail   string // "<owner>|<metadata>"
+	tail   string // "<label>|<metadata>"
 	ttl    time.Duration
 	fenced bool
 }

@@ -179,14 +179,14 @@ func TestRetryPolicies(t *testing.T) {
 
 func TestLimitedAttempts(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		c := f.client(t, Owner("me"))
+		c := f.client(t, Label("me"))
 		_, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
 		begun := time.Now()
 		_, err = c.Mutex("k", Retry(Attempts(3, Constant(time.Second)))).Lock(t.Context())
 		locked, ok := errors.AsType[*LockedError](err)
 		require.True(t, ok, "%v", err)
-		assert.Equal(t, "me", locked.Holder.Owner)
+		assert.Equal(t, "me", locked.Holder.Label)
 		assert.LessOrEqual(t, time.Since(begun), 2*time.Second)
 	})
 }

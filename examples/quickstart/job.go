@@ -20,7 +20,7 @@ type job struct {
 // open is all it takes to choose a client: its name and the server's URL.
 func (j job) open() (*locker.Client, error) {
 	return locker.Open(j.Driver, j.URL,
-		locker.Owner(j.Worker), locker.Prefix(j.Prefix), locker.TTL(j.TTL), locker.Fenced())
+		locker.Label(j.Worker), locker.Prefix(j.Prefix), locker.TTL(j.TTL), locker.Fenced())
 }
 
 // check finds out early whether the server can be reached.

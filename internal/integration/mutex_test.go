@@ -42,13 +42,13 @@ func TestAnIDThatBeginsWithOursIsNotOurs(t *testing.T) {
 	eachDriver(t, func(t *testing.T, d driverUnderTest) {
 		t.Parallel()
 		srv := servertest.Single(t)
-		ten := d.client(t, srv.Addr, locker.Owner("worker-10"), locker.Metadata("job"))
-		one := d.client(t, srv.Addr, locker.Owner("worker-1"), locker.Metadata("job"))
+		ten := d.client(t, srv.Addr, locker.Label("worker-10"), locker.Metadata("job"))
+		one := d.client(t, srv.Addr, locker.Label("worker-1"), locker.Metadata("job"))
 		lease := mustTryLock(t, ten.Mutex("k"))
 		_, err := one.Mutex("k").TryLock(soon(t))
 		var locked *locker.LockedError
 		require.ErrorAs(t, err, &locked)
-		assert.Equal(t, "worker-10", locked.Holder.Owner)
+		assert.Equal(t, "worker-10", locked.Holder.Label)
 		require.NoError(t, lease.Unlock(soon(t)))
 
 		// Even if somebody had an id that begins with ours, or ours with theirs.

@@ -2,7 +2,7 @@
 -- Asked again under the same id it answers "yours" and arms the lease again.
 --
 -- KEYS record, fence, queue, entries, void
--- ARGV 1 id, 2 "<owner>|<metadata>", 3 ttl ms, 4 fenced 0|1, 5 retention ms of the
+-- ARGV 1 id, 2 "<label>|<metadata>", 3 ttl ms, 4 fenced 0|1, 5 retention ms of the
 --      fence, 6 reservation or "", 7 channel, 8 reservation ms
 -- reply {1, token} held · {0, pttl, record} held by another · {-1} this id was
 --      given up · {-2, type} not a string · {-3} a foreign value that never expires

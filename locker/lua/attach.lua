@@ -2,7 +2,7 @@
 -- of two takers one wins, and every handle of the old id is void.
 --
 -- KEYS record, fence, void
--- ARGV 1 old id, 2 new id, 3 "<owner>|<metadata>", 4 ttl ms, 5 fenced 0|1,
+-- ARGV 1 old id, 2 new id, 3 "<label>|<metadata>", 4 ttl ms, 5 fenced 0|1,
 --      6 retention ms of the fence, 7 an id of this client that an earlier taking up
 --      with unknown outcome may have left, or ""
 -- reply {1, token} taken up · {0} there is no lock · {-1} it is somebody else's, or

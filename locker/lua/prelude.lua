@@ -1,6 +1,6 @@
 -- Shared by the scripts below; docs/format.md describes what they store.
 --
--- A mutex record is the string "gl1|m|<id>|<token>|<ttl>|<owner>|<metadata>".
+-- A mutex record is the string "gl1|m|<id>|<token>|<ttl>|<label>|<metadata>".
 local function parse(value)
   local id, token, ttl = string.match(value, '^gl1|m|(%x+)|(%d+)|(%d+)|[^|]*|')
   if id and #id == 32 then
