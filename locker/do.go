@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"iter"
 )
 
 // Do takes the lock with the given name, runs work and gives the lock up, whatever
@@ -31,7 +32,7 @@ func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) (e
 		return err
 	}
 	done := context.WithoutCancel(ctx)
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, lease))
+	ctx, cancel := context.WithCancelCause(carry(ctx, lease))
 	held := lease.Context()
 	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	defer func() {
@@ -60,9 +61,38 @@ func unreported(err, lost error) error {
 
 type leaseKey struct{}
 
+// carried is a lease that a context carries, and those that the context it was
+// derived from carries.
+type carried struct {
+	lease *Lease
+	outer *carried
+}
+
+func carriedBy(ctx context.Context) *carried {
+	c, _ := ctx.Value(leaseKey{}).(*carried)
+	return c
+}
+
+// carry makes ctx carry the lease besides those it carries already.
+func carry(ctx context.Context, lease *Lease) context.Context {
+	return context.WithValue(ctx, leaseKey{}, &carried{lease, carriedBy(ctx)})
+}
+
+// leases gives all leases that ctx carries, innermost first, whether they are still
+// held or not.
+func leases(ctx context.Context) iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		for c := carriedBy(ctx); c != nil && yield(c.lease); c = c.outer {
+		}
+	}
+}
+
 // FromContext returns the lease under which [Mutex.Do] runs the work that was given
-// ctx, for its token, deadline and the like. ok is false outside of Do.
+// ctx, for its token, deadline and the like, or the lease whose [Lease.Context] ctx
+// was derived from; of several the innermost. ok is false if there is none.
 func FromContext(ctx context.Context) (lease *Lease, ok bool) {
-	lease, ok = ctx.Value(leaseKey{}).(*Lease)
-	return lease, ok
+	for lease := range leases(ctx) {
+		return lease, true
+	}
+	return nil, false
 }

@@ -129,7 +129,8 @@ func (l *Lease) deadline() time.Time {
 // Context returns a context that ends when the lock is no longer certainly held,
 // and at Unlock. It ends before the server can let anybody else in, whatever the
 // network does. context.Cause tells why: [ErrLost] or [ErrReleased]. The context is
-// the same at every call and carries no values; [Client.Do] joins it to the caller's.
+// the same at every call. It carries the lease, for [FromContext], and no other
+// value; [Client.Do] joins it to the caller's.
 //
 // A timer cannot fire while the machine is suspended or the process stopped: right
 // after such a pause the context may not have ended yet. Valid is right then too.
@@ -137,7 +138,7 @@ func (l *Lease) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx == nil {
-		l.ctx, l.cancel = context.WithCancelCause(context.Background())
+		l.ctx, l.cancel = context.WithCancelCause(carry(context.Background(), l))
 		if err := l.check(suspended.recent()); err != nil {
 			l.cancel(err)
 		}
