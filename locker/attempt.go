@@ -86,8 +86,8 @@ func (a *attempt) try(ctx context.Context, p place) (*Lease, error) {
 		sent := now()
 		token, err := a.request(ctx, p)
 		if err == nil {
-			lease := newLease(a.mutex, a.req.id, token, sent, a.late)
-			if lease.term.left(sent.asleepNow()) > 0 {
+			lease := newLease(a.mutex, grant{id: a.req.id, token: token, sent: sent, ttl: a.req.ttl, late: a.late})
+			if lease.tenure.term.left(sent.asleepNow()) > 0 {
 				return a.take(lease)
 			}
 			// The reply took longer than the lease is good for. Asking again arms it.
@@ -118,7 +118,7 @@ func locked(err error) bool {
 }
 
 func (a *attempt) take(lease *Lease) (*Lease, error) {
-	if !a.client.dog.add(&lease.job, lease.next()) {
+	if !lease.tenure.watch() {
 		a.late = true
 		return nil, ErrClosed
 	}

@@ -155,10 +155,10 @@ func chaosRun(t *testing.T, f *fakeDeployment, seed uint64, fenced bool) {
 								t.Errorf("overlap: %v %v", o.Err(), l.Err())
 							}
 						}
-						if fenced && l.token <= last {
-							t.Errorf("token %d after %d", l.token, last)
+						if fenced && l.Token() <= last {
+							t.Errorf("token %d after %d", l.Token(), last)
 						}
-						last = l.token
+						last = l.Token()
 						believing[l] = true
 					}
 					check(l)

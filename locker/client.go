@@ -26,6 +26,7 @@ type Client struct {
 	stop  context.CancelFunc
 
 	attaching attaching
+	holdings  holdings
 
 	mu         sync.Mutex
 	calls      int           // in progress
@@ -193,10 +194,10 @@ func (c *Client) Close() error {
 	return c.err
 }
 
-// A farewell is the last request of a job: of a lease, or of an errand.
+// A farewell is the last request of a job: of a tenure, or of an errand.
 type farewell struct {
 	call   call
-	lease  *Lease // nil for an errand
+	tenure *tenure // nil for an errand
 	name   string
 	unsure bool // the request was made and not answered
 }
@@ -206,9 +207,9 @@ func (c *Client) finish(jobs []*job) {
 	var last []farewell
 	for _, j := range jobs {
 		switch t := j.task.(type) {
-		case *Lease:
+		case *tenure:
 			if call, ok := t.startClose(); ok {
-				last = append(last, farewell{call: call, lease: t, name: t.Name()})
+				last = append(last, farewell{call: call, tenure: t, name: t.mutex.name})
 			}
 		case *errand:
 			last = append(last, farewell{call: t.call, name: t.name})
@@ -251,8 +252,8 @@ func (c *Client) say(ctx context.Context, batch []farewell) {
 		break
 	}
 	for _, f := range batch {
-		if f.lease != nil {
-			f.lease.endClose(nil, false)
+		if f.tenure != nil {
+			f.tenure.endRelease(nil, false)
 		}
 		c.missed(f.name)
 	}
@@ -260,7 +261,7 @@ func (c *Client) say(ctx context.Context, batch []farewell) {
 
 // heard tells whether r ends the farewell.
 func (f farewell) heard(r driver.Result) bool {
-	if f.lease == nil {
+	if f.tenure == nil {
 		return r.Err == nil
 	}
 	err := r.Err
@@ -269,7 +270,7 @@ func (f farewell) heard(r driver.Result) bool {
 	}
 	outcome, known := releaseOutcome(err, f.unsure)
 	if known {
-		f.lease.endClose(outcome, true)
+		f.tenure.endRelease(outcome, true)
 	}
 	return known
 }

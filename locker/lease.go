@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -15,59 +13,19 @@ import (
 // whatever becomes of the context of the call that took it. Its methods may be called
 // from many goroutines.
 type Lease struct {
-	client *Client
+	tenure *tenure // which it holds, maybe together with others; its mu guards what follows
 	mutex  *Mutex
-	id     string
-	token  Token
-	late   bool // a request that takes the lock may still be on its way
-	job    job
 
-	mu    sync.Mutex
-	state leaseState
-	cause error // why the lease is over; nil while it is held
-	term  term
-	ttl   time.Duration // what the next renewal asks for
+	next  *Lease // of those that hold the tenure
+	cause error  // why the lease is over; nil while it is held
 	// limit is when the maximum hold is reached; zero if there is none.
 	limit time.Time
-	// lapse is when the server has certainly let go, if no request is in flight.
-	lapse   time.Time
-	renewAt time.Time // zero while a renewal is asked for
-	lastErr error     // of the last renewal, if it failed
-
-	renewal chan struct{} // closed when the renewal in flight ends; nil if none is
+	// own is how long the lease lasts if it is not renewed, however long others
+	// keep the tenure.
+	own term
 
 	ctx    context.Context // made when asked for
 	cancel context.CancelCauseFunc
-
-	releasing chan struct{} // closed when the Unlock in progress ends; nil if none is
-	outcome   error         // of the release, once done
-	unsure    bool          // a release was sent and not answered
-}
-
-type leaseState int
-
-const (
-	leaseHeld     leaseState = iota
-	leaseLost                // not believed in any more; the server may still have it
-	leaseReleased            // outcome is known
-	leaseDetached
-)
-
-func newLease(m *Mutex, id string, token Token, sent moment, late bool) *Lease {
-	l := &Lease{client: m.client, mutex: m, id: id, token: token, late: late, ttl: m.cfg.ttl}
-	l.job.task = l
-	if m.cfg.maxHold > 0 {
-		l.limit = sent.at.Add(m.cfg.maxHold)
-	}
-	l.armed(sent, l.ttl)
-	l.renewAt = renewalTime(sent.at, l.ttl)
-	return l
-}
-
-// renewalTime is a third of the TTL after the request that armed it, spread over
-// the last tenth of that, so that leases taken together are not renewed together.
-func renewalTime(sent time.Time, ttl time.Duration) time.Time {
-	return sent.Add(time.Duration(float64(ttl) / 3 * (1 - rand.Float64()/10)))
 }
 
 // Name returns the lock's name as it was given to [Client.Mutex].
@@ -75,35 +33,19 @@ func (l *Lease) Name() string { return l.mutex.name }
 
 // Token returns the fencing token, 0 if the lock is not [Fenced]. It stays the same
 // for the life of the lease.
-func (l *Lease) Token() Token { return l.token }
+func (l *Lease) Token() Token { return l.tenure.token }
 
 // Valid tells whether the lock is certainly held at this moment. It is computed at
 // the call, so that it is right even in the first call after a long pause of the
 // process or (on Linux) of the machine.
-func (l *Lease) Valid() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.check(suspended.now()) == nil
-}
+func (l *Lease) Valid() bool { return l.Err() == nil }
 
 // Err returns nil while the lock is certainly held, and else why it is not: an
 // error that is [ErrLost] or [ErrReleased].
 func (l *Lease) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.check(suspended.now())
-}
-
-// check ends a lease whose time is over. It needs l.mu.
-func (l *Lease) check(asleep time.Duration) error {
-	if l.state != leaseHeld {
-		return l.cause
-	}
-	if !l.limit.IsZero() && !time.Now().Before(l.limit) {
-		l.lose(ErrMaxHold)
-	} else if l.term.left(asleep) <= 0 {
-		l.lose(nil)
-	}
+	l.tenure.mu.Lock()
+	defer l.tenure.mu.Unlock()
+	l.tenure.check(suspended.now())
 	return l.cause
 }
 
@@ -111,19 +53,45 @@ func (l *Lease) check(asleep time.Duration) error {
 // the watchdog does. It is the zero time once the lease is over. Like all times of
 // [time.Now] it compares by the monotonic clock.
 func (l *Lease) Deadline() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.check(suspended.now()) != nil {
+	l.tenure.mu.Lock()
+	defer l.tenure.mu.Unlock()
+	if l.tenure.check(suspended.now()); l.cause != nil {
 		return time.Time{}
 	}
 	return l.deadline()
 }
 
+// deadline is the earliest end: the tenure's, its own, or that of the maximum hold.
+// It needs the tenure's mu, as do the methods below.
 func (l *Lease) deadline() time.Time {
-	if !l.limit.IsZero() && l.limit.Before(l.term.deadline) {
-		return l.limit
+	end := l.tenure.term.deadline
+	if !l.mutex.cfg.renew && l.own.deadline.Before(end) {
+		end = l.own.deadline
 	}
-	return l.term.deadline
+	if !l.limit.IsZero() && l.limit.Before(end) {
+		end = l.limit
+	}
+	return end
+}
+
+// overdue returns the loss if the lease's own time is over, whatever is left of the
+// tenure.
+func (l *Lease) overdue(asleep time.Duration) error {
+	if !l.limit.IsZero() && !time.Now().Before(l.limit) {
+		return l.tenure.loss(ErrMaxHold)
+	}
+	if !l.mutex.cfg.renew && l.own.left(asleep) <= 0 {
+		return l.tenure.loss(nil)
+	}
+	return nil
+}
+
+// end is called by the tenure.
+func (l *Lease) end(cause error) {
+	l.cause = cause
+	if l.cancel != nil {
+		l.cancel(cause)
+	}
 }
 
 // Context returns a context that ends when the lock is no longer certainly held,
@@ -135,121 +103,15 @@ func (l *Lease) deadline() time.Time {
 // A timer cannot fire while the machine is suspended or the process stopped: right
 // after such a pause the context may not have ended yet. Valid is right then too.
 func (l *Lease) Context() context.Context {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.tenure.mu.Lock()
+	defer l.tenure.mu.Unlock()
 	if l.ctx == nil {
 		l.ctx, l.cancel = context.WithCancelCause(carry(context.Background(), l))
-		if err := l.check(suspended.recent()); err != nil {
-			l.cancel(err)
+		if l.tenure.check(suspended.recent()); l.cause != nil {
+			l.cancel(l.cause)
 		}
 	}
 	return l.ctx
-}
-
-// end makes the lease one that is not held. It needs l.mu.
-func (l *Lease) end(state leaseState, cause error) {
-	l.state, l.cause = state, cause
-	if l.cancel != nil {
-		l.cancel(cause)
-	}
-}
-
-// lose needs l.mu.
-func (l *Lease) lose(reason error) {
-	if l.state == leaseHeld {
-		l.end(leaseLost, &LostError{Name: l.Name(), Reason: reason, LastErr: l.lastErr})
-	}
-}
-
-// armed moves the deadline after a request that armed ttl was answered. It never
-// moves back. It needs l.mu.
-func (l *Lease) armed(sent moment, ttl time.Duration) {
-	if t := newTerm(sent, ttl); t.left(sent.asleep) > l.term.left(sent.asleep) {
-		l.term = t
-	}
-	l.mayArm(0, ttl)
-	l.lastErr = nil
-}
-
-// mayArm notes that a request may arm ttl on the server within the given time. It
-// needs l.mu.
-func (l *Lease) mayArm(within, ttl time.Duration) {
-	if lapse := time.Now().Add(within + ttl); lapse.After(l.lapse) {
-		l.lapse = lapse
-	}
-}
-
-// due implements task: the time of a renewal, or of the end, has come.
-func (l *Lease) due(now time.Time) (need, time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.check(suspended.recent()) != nil {
-		return need{}, time.Time{}
-	}
-	var renewal need
-	if l.mutex.cfg.renew && !l.renewAt.IsZero() && !now.Before(l.renewAt) {
-		l.renewAt = time.Time{}
-		// Half of what is left, so that a reply that is lost can be made up for.
-		patience := min(l.mutex.attempt, l.deadline().Sub(now)/2)
-		renewal = need{max(patience, 20*time.Millisecond), l.lastErr != nil, l.client.link.shard(l.mutex.keys.record)}
-	}
-	return renewal, l.next()
-}
-
-// next is when the watchdog has to look at the lease again. It needs l.mu.
-func (l *Lease) next() time.Time {
-	at := l.deadline()
-	if l.mutex.cfg.renew && !l.renewAt.IsZero() && l.renewAt.Before(at) {
-		at = l.renewAt
-	}
-	return at
-}
-
-// begin implements task.
-func (l *Lease) begin(_ time.Time, patience time.Duration) (call, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.check(suspended.recent()) != nil {
-		return call{}, false
-	}
-	l.renewal = make(chan struct{})
-	l.mayArm(patience, l.ttl)
-	return renewCall(&l.mutex.keys, l.id, l.ttl, l.token != 0), true
-}
-
-// reply implements task. An error is no loss: the renewal is tried again until the
-// deadline.
-func (l *Lease) reply(sent moment, v driver.Value, err error) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.renewal)
-	l.renewal = nil
-	if err == nil {
-		err = heldReply(v)
-	}
-	switch {
-	case l.state != leaseHeld:
-		return time.Time{}
-	case err == nil:
-		l.armed(sent, l.ttl)
-		l.renewAt = renewalTime(sent.at, l.ttl)
-	case errors.Is(err, ErrNotHeld):
-		l.lose(err)
-		return time.Time{}
-	default:
-		l.lastErr = err
-		l.renewAt = time.Now().Add(retryPause(l.ttl))
-	}
-	if l.check(suspended.recent()) != nil {
-		return time.Time{}
-	}
-	return l.next()
-}
-
-// retryPause is how long a failed renewal waits for the next try.
-func retryPause(ttl time.Duration) time.Duration {
-	pause := min(ttl/20, time.Second)
-	return pause/2 + rand.N(pause/2)
 }
 
 // Extend lengthens the lease to at least ttl from now, on the server and here, and
@@ -265,8 +127,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return invalid(fmt.Sprintf("Extend by %v; use a TTL from %v to %v", ttl, MinTTL, MaxTTL))
 	}
 	ttl = ttl.Truncate(time.Millisecond)
-	l.client.join()
-	defer l.client.leave()
+	t := l.tenure
+	t.client.join()
+	defer t.client.leave()
 	var failures []error // the last one, and ErrUnknown from when it applies
 	unsure := false
 	for {
@@ -276,19 +139,19 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("locker: extend %q: %w", l.Name(), errors.Join(append([]error{context.Cause(ctx)}, failures...)...))
 		}
-		l.mu.Lock()
-		l.mayArm(l.mutex.attempt, ttl)
-		l.mu.Unlock()
+		t.mu.Lock()
+		t.mayArm(t.mutex.attempt, ttl)
+		t.mu.Unlock()
 		sent := now()
-		err := l.request(ctx, renewCall(&l.mutex.keys, l.id, ttl, l.token != 0), l.mutex.attempt)
+		err := t.request(ctx, renewCall(&t.mutex.keys, t.id, ttl, t.token != 0), t.mutex.attempt)
 		switch {
 		case err == nil:
 			return l.extended(sent, ttl)
 		case errors.Is(err, ErrNotHeld):
-			l.mu.Lock()
-			l.lose(err)
-			l.mu.Unlock()
-			l.client.dog.remove(&l.job)
+			t.mu.Lock()
+			t.lose(err)
+			t.mu.Unlock()
+			t.client.dog.remove(&t.job)
 			return err
 		case !transient(err):
 			return fmt.Errorf("locker: extend %q: %w", l.Name(), requestError(err))
@@ -297,32 +160,25 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		if failures = []error{requestError(err)}; unsure {
 			failures = append(failures, ErrUnknown)
 		}
-		if err := l.client.sleep(ctx, retryPause(l.mutex.cfg.ttl)); errors.Is(err, ErrClosed) {
+		if err := t.client.sleep(ctx, retryPause(l.mutex.cfg.ttl)); errors.Is(err, ErrClosed) {
 			return err
 		}
 	}
 }
 
 func (l *Lease) extended(sent moment, ttl time.Duration) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.check(suspended.recent()); err != nil {
-		return err
+	t := l.tenure
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.check(suspended.recent()); l.cause != nil {
+		return l.cause
 	}
 	// The watchdog looks at the time it had planned, and finds the new deadline.
-	l.armed(sent, ttl)
-	return nil
-}
-
-// request makes one request about this lease, within the given time.
-func (l *Lease) request(ctx context.Context, c call, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, min(l.mutex.attempt, within))
-	defer cancel()
-	v, err := l.client.link.run(ctx, c)
-	if err != nil {
-		return err
+	t.armed(sent, ttl)
+	if !l.mutex.cfg.renew {
+		l.own = l.own.later(newTerm(sent, ttl), sent.asleep)
 	}
-	return heldReply(v)
+	return nil
 }
 
 // Detach leaves the lock on the server for another process to take up with
@@ -333,15 +189,40 @@ func (l *Lease) request(ctx context.Context, c call, within time.Duration) error
 // Who knows the id can take the lock up; treat it as a secret of the lock's users.
 // After an error the lease is still held here, unless the error says otherwise.
 func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err error) {
+	t := l.tenure
+	t.mu.Lock()
+	err = l.alone()
+	t.mu.Unlock()
+	if err != nil {
+		return "", err
+	}
 	if err := l.Extend(ctx, ttl); err != nil {
 		return "", err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.check(suspended.recent()); err != nil {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := l.alone(); err != nil { // it may have been re-entered meanwhile
 		return "", err
 	}
-	l.end(leaseDetached, ErrReleased)
-	l.client.dog.remove(&l.job)
-	return l.id, nil
+	t.end(func(*Lease) error { return ErrReleased })
+	t.released, t.outcome = true, ErrReleased
+	t.client.dog.remove(&t.job)
+	return t.id, nil
+}
+
+// alone returns nil if the lease is held and nobody else holds its tenure, else why
+// not.
+func (l *Lease) alone() error {
+	if l.tenure.check(suspended.recent()); l.cause != nil {
+		return l.cause
+	}
+	return l.tenure.shared()
+}
+
+// shared returns nil if one lease holds the tenure, and else an error. It needs t.mu.
+func (t *tenure) shared() error {
+	if t.held != nil && t.held.next != nil {
+		return fmt.Errorf("locker: %q was re-entered and is held by several leases; unlock the others first", t.mutex.name)
+	}
+	return nil
 }

@@ -30,7 +30,7 @@ func TestLockUnlock(t *testing.T) {
 		assert.NoError(t, lease.Context().Err())
 		assert.Equal(t, 10*time.Second, f.TTL("k"))
 		value, _ := f.Get("k")
-		assert.Equal(t, "gl1|m|"+lease.id+"|0|10000|me|job|7", value)
+		assert.Equal(t, "gl1|m|"+lease.tenure.id+"|0|10000|me|job|7", value)
 
 		_, err = c.Mutex("k").TryLock(t.Context())
 		locked, ok := errors.AsType[*LockedError](err)

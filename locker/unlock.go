@@ -16,7 +16,9 @@ const releaseTime = 3 * time.Second
 // Unlock gives the lock up. From its call on the lease is not held here, whatever
 // the outcome:
 //
-//   - nil: the lock was ours until now and is free.
+//   - nil: the lock was ours until now and is free; or its owner has re-entered it,
+//     and holds it by another lease still. Then nothing is sent: the last of them
+//     to be unlocked frees it, and its outcome is that of all.
 //   - [ErrAbsent]: it had run out before; nobody holds it.
 //   - [ErrTaken]: it had run out before and is somebody else's now. Theirs is
 //     not touched.
@@ -32,30 +34,18 @@ const releaseTime = 3 * time.Second
 // context.WithoutCancel(ctx); with one that has ended, the release is done in the
 // background.
 func (l *Lease) Unlock(ctx context.Context) error {
-	l.client.join()
-	defer l.client.leave()
-	done, err := l.startRelease(ctx)
-	if done == nil {
+	t := l.tenure
+	t.client.join()
+	defer t.client.leave()
+	begun, err := t.startRelease(ctx, l)
+	if !begun {
 		return err
 	}
 	ctx, cancel := outlive(ctx)
 	defer cancel()
-	outcome, known := l.release(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.endRelease(outcome, known)
+	outcome, known := t.release(ctx)
+	t.endRelease(outcome, known)
 	return outcome
-}
-
-// endRelease needs l.mu.
-func (l *Lease) endRelease(outcome error, known bool) {
-	if known {
-		l.state, l.outcome = leaseReleased, outcome
-	} else if time.Now().Before(l.lapse) {
-		l.unsure = true // the errand may get it done
-	}
-	close(l.releasing)
-	l.releasing = nil
 }
 
 // outlive returns a context that ends with ctx, but not by the end of the lease
@@ -78,50 +68,67 @@ func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	return base, cancel
 }
 
-// startRelease ends the holding and makes this call the one that releases. If it
-// need not or cannot, done is nil and err the answer.
-func (l *Lease) startRelease(ctx context.Context) (done chan struct{}, err error) {
+// startRelease ends the holding of l and, if that was the last, makes this call the
+// one that releases. If it need not or cannot, begun is false and err the answer.
+func (t *tenure) startRelease(ctx context.Context, l *Lease) (begun bool, err error) {
 	for {
-		l.mu.Lock()
+		t.mu.Lock()
+		t.check(suspended.recent())
+		t.end(func(held *Lease) error {
+			if held == l {
+				return ErrReleased
+			}
+			return nil
+		})
 		switch {
-		case l.state == leaseReleased:
-			defer l.mu.Unlock()
-			return nil, l.outcome
-		case l.state == leaseDetached:
-			l.mu.Unlock()
-			return nil, ErrReleased
-		case l.releasing == nil:
+		case t.held != nil:
+			t.mu.Unlock()
+			return false, nil // the others hold on
+		case t.released:
+			defer t.mu.Unlock()
+			return false, t.outcome
+		case t.releasing == nil:
 			// A lease lost by the server's own word needs no request.
-			if lost, ok := errors.AsType[*LostError](l.cause); ok && errors.Is(lost.Reason, ErrNotHeld) && !l.unsure {
-				defer l.mu.Unlock()
-				l.state, l.outcome = leaseReleased, lost.Reason
-				return nil, l.outcome
+			if t.outcome != nil && !t.unsure {
+				defer t.mu.Unlock()
+				t.released = true
+				return false, t.outcome
 			}
-			if l.check(suspended.recent()) == nil {
-				l.end(leaseLost, ErrReleased)
-			}
-			l.releasing = make(chan struct{})
-			done, renewal := l.releasing, l.renewal
-			l.mu.Unlock()
-			l.client.dog.remove(&l.job)
+			t.releasing = make(chan struct{})
+			renewal := t.renewal
+			t.mu.Unlock()
+			t.client.dog.remove(&t.job)
 			if renewal != nil {
-				l.join(ctx, renewal)
+				awaitRenewal(ctx, renewal)
 			}
-			return done, nil
+			return true, nil
 		}
-		other := l.releasing
-		l.mu.Unlock()
+		other := t.releasing
+		t.mu.Unlock()
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("locker: unlock %q: %w: %w", l.Name(), ErrUnknown, context.Cause(ctx))
+			return false, fmt.Errorf("locker: unlock %q: %w: %w", l.Name(), ErrUnknown, context.Cause(ctx))
 		}
 	}
 }
 
-// join waits for the renewal in flight: nothing of this lease shall be on its way
+// endRelease notes the outcome of a release.
+func (t *tenure) endRelease(outcome error, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known {
+		t.released, t.outcome = true, outcome
+	} else if time.Now().Before(t.lapse) {
+		t.unsure = true // the errand may get it done
+	}
+	close(t.releasing)
+	t.releasing = nil
+}
+
+// awaitRenewal waits for the renewal in flight: nothing of a lease shall be on its way
 // after Unlock. If it does not end in time it does no harm, as it creates nothing.
-func (l *Lease) join(ctx context.Context, renewal <-chan struct{}) {
+func awaitRenewal(ctx context.Context, renewal <-chan struct{}) {
 	timer := time.NewTimer(DefaultAttemptTimeout)
 	defer timer.Stop()
 	select {
@@ -132,11 +139,11 @@ func (l *Lease) join(ctx context.Context, renewal <-chan struct{}) {
 }
 
 // release makes the request until its outcome is known or time is up.
-func (l *Lease) release(ctx context.Context) (outcome error, known bool) {
-	l.mu.Lock()
-	unsure, lapse := l.unsure, l.lapse
-	l.mu.Unlock()
-	c := l.client.store.releaseCall(&l.mutex.keys, l.id, l.mutex.cfg.ttl, l.late)
+func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
+	t.mu.Lock()
+	unsure, lapse := t.unsure, t.lapse
+	t.mu.Unlock()
+	c := t.releaseCall()
 	var last error
 	begun := time.Now()
 	for n := 0; ctx.Err() == nil; n++ {
@@ -145,7 +152,7 @@ func (l *Lease) release(ctx context.Context) (outcome error, known bool) {
 		if left <= 0 {
 			break
 		}
-		err := l.request(ctx, c, left)
+		err := t.request(ctx, c, left)
 		if outcome, known := releaseOutcome(err, unsure); known {
 			return outcome, true
 		}
@@ -154,20 +161,20 @@ func (l *Lease) release(ctx context.Context) (outcome error, known bool) {
 			unsure = true
 		}
 		last = requestError(err)
-		if !transient(err) || n > 0 && l.client.sleep(ctx, retryPause(l.mutex.cfg.ttl)) != nil {
+		if !transient(err) || n > 0 && t.client.sleep(ctx, retryPause(t.mutex.cfg.ttl)) != nil {
 			break
 		}
 	}
-	if !l.client.dog.errand(l.Name(), c, lapse, nil) {
-		l.client.missed(l.Name())
+	if !t.client.dog.errand(t.mutex.name, c, lapse, nil) {
+		t.client.missed(t.mutex.name)
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(last, cause) {
 		last = errors.Join(cause, last)
 	}
 	if !unsure && driver.OutcomeOf(last) == driver.OutcomeReplied {
-		return fmt.Errorf("locker: unlock %q: %w", l.Name(), last), false
+		return fmt.Errorf("locker: unlock %q: %w", t.mutex.name, last), false
 	}
-	return fmt.Errorf("locker: unlock %q: %w: %w", l.Name(), ErrUnknown, last), false
+	return fmt.Errorf("locker: unlock %q: %w: %w", t.mutex.name, ErrUnknown, last), false
 }
 
 // releaseOutcome tells what the answer to a release means. A lock that is absent
@@ -182,22 +189,20 @@ func releaseOutcome(err error, unsure bool) (outcome error, known bool) {
 	return nil, false
 }
 
-// startClose ends the lease because its client closes. ok tells whether it is to
-// be released by the call; an Unlock in progress does that itself.
-func (l *Lease) startClose() (c call, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lose(ErrClosed)
-	if l.state != leaseLost || l.releasing != nil {
-		return call{}, false
-	}
-	l.releasing = make(chan struct{})
-	return l.client.store.releaseCall(&l.mutex.keys, l.id, l.mutex.cfg.ttl, l.late), true
+func (t *tenure) releaseCall() call {
+	return t.client.store.releaseCall(&t.mutex.keys, t.id, t.mutex.cfg.ttl, t.late)
 }
 
-// endClose notes the outcome of that.
-func (l *Lease) endClose(outcome error, known bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.endRelease(outcome, known)
+// startClose ends the tenure because its client closes. ok tells whether it is to
+// be released by the call; an Unlock in progress does that itself. endRelease notes
+// the outcome.
+func (t *tenure) startClose() (c call, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lose(ErrClosed)
+	if t.released || t.releasing != nil {
+		return call{}, false
+	}
+	t.releasing = make(chan struct{})
+	return t.releaseCall(), true
 }

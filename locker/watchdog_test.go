@@ -298,7 +298,7 @@ func TestAdminErrors(t *testing.T) {
 
 func TestTermAfterSuspension(t *testing.T) {
 	start := time.Now()
-	l := &Lease{}
+	l := &tenure{}
 	l.armed(moment{at: start, asleep: 0}, time.Hour)
 	// the machine slept 59 minutes; a renewal by 30 s is confirmed
 	l.armed(moment{at: start, asleep: 59*time.Minute + 50*time.Second}, 30*time.Second)

@@ -1,0 +1,264 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// own makes the lease's tenure one that "me" may re-enter.
+func own(l *Lease) *Lease {
+	t := l.tenure
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.owner = "me"
+	t.client.holdings.add(t)
+	return l
+}
+
+// owned takes the lock and lets "me" re-enter it.
+func owned(t *testing.T, c *Client, opts ...Option) *Lease {
+	t.Helper()
+	l, err := c.Mutex("k", opts...).Lock(t.Context())
+	require.NoError(t, err)
+	return own(l)
+}
+
+// reenter is what a Lock by "me" does before it asks the server.
+func reenter(c *Client, opts ...Option) (*Lease, bool) {
+	m := c.Mutex("k", opts...)
+	t := c.holdings.find(holding{m.keys.record, "me", modeMutex})
+	if t == nil {
+		return nil, false
+	}
+	return t.join(m)
+}
+
+func mustReenter(t *testing.T, c *Client, opts ...Option) *Lease {
+	t.Helper()
+	l, ok := reenter(c, opts...)
+	require.True(t, ok)
+	return l
+}
+
+// reenterable is how many tenures the client could re-enter.
+func reenterable(c *Client) int {
+	c.holdings.mu.Lock()
+	defer c.holdings.mu.Unlock()
+	return len(c.holdings.tenures)
+}
+
+func TestReentryCostsNoRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		outer := owned(t, c, Fenced())
+		f.reset()
+		inner := mustReenter(t, c, Fenced())
+		assert.NotSame(t, outer, inner)
+		assert.Equal(t, outer.Token(), inner.Token())
+		assert.Equal(t, outer.Deadline(), inner.Deadline())
+		assert.Equal(t, "k", inner.Name())
+
+		require.NoError(t, outer.Unlock(t.Context()))
+		require.NoError(t, outer.Unlock(t.Context()), "again")
+		assert.ErrorIs(t, context.Cause(outer.Context()), ErrReleased)
+		assert.ErrorIs(t, outer.Err(), ErrReleased)
+		assert.True(t, inner.Valid(), "in whatever order")
+		assert.NoError(t, inner.Context().Err())
+		assert.Empty(t, f.commands())
+		assert.True(t, f.Exists("k"))
+
+		require.NoError(t, inner.Unlock(t.Context()))
+		require.NoError(t, outer.Unlock(t.Context()), "the outcome of all")
+		assert.Equal(t, []string{"EVALSHA"}, f.commands(), "released once")
+		assert.False(t, f.Exists("k"))
+		assert.Zero(t, reenterable(c))
+	})
+}
+
+func TestReentryOfWhatTheServerWouldKnowDifferently(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		owned(t, c, Metadata("job 1"))
+		for what, opts := range map[string][]Option{
+			"metadata": {Metadata("job 2")},
+			"fenced":   {Metadata("job 1"), Fenced()},
+			"too long": {Metadata("job 1"), TTL(time.Hour)},
+		} {
+			_, ok := reenter(c, opts...)
+			assert.False(t, ok, what)
+		}
+		mustReenter(t, c, Metadata("job 1"))
+	})
+}
+
+func TestReentryNeedsEnoughOfTheLease(t *testing.T) {
+	const ttl = 10 * time.Second
+	whole := ttl - margin(ttl)
+	for name, c := range map[string]struct {
+		opts []Option
+		left time.Duration
+		ok   bool
+	}{
+		"renewed":                 {[]Option{TTL(ttl)}, whole / 2, true},
+		"renewed, too little":     {[]Option{TTL(ttl)}, whole/2 - 1, false},
+		"not renewed":             {[]Option{TTL(ttl), NoRenewal()}, whole, true},
+		"not renewed, too little": {[]Option{TTL(ttl), NoRenewal()}, whole - 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				client := f.client(t)
+				outer := owned(t, client, TTL(20*time.Second), NoRenewal())
+				time.Sleep(time.Until(outer.Deadline()) - c.left)
+				_, ok := reenter(client, c.opts...)
+				assert.Equal(t, c.ok, ok)
+			})
+		})
+	}
+}
+
+func TestNobodyJoinsWhileTheReleaseIsUnderWay(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		outer := owned(t, c)
+		silence(f)
+		go outer.Unlock(context.Background())
+		synctest.Wait()
+		_, ok := reenter(c)
+		assert.False(t, ok)
+		_, ok = outer.tenure.join(outer.mutex)
+		assert.False(t, ok)
+		time.Sleep(time.Minute)
+	})
+}
+
+// Many goroutines re-enter and unlock at once: the lock is released when the last is
+// through, and a lease that was had is good until then.
+func TestReentryRacesUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		for range 30 {
+			outer := owned(t, c)
+			f.reset()
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					for {
+						l, ok := reenter(c)
+						if !ok {
+							return
+						}
+						assert.True(t, l.Valid())
+						assert.NoError(t, l.Unlock(context.Background()))
+					}
+				})
+			}
+			wg.Go(func() { assert.NoError(t, outer.Unlock(context.Background())) })
+			wg.Wait()
+			require.Equal(t, []string{"EVALSHA"}, f.commands())
+			require.False(t, f.Exists("k"))
+		}
+		assert.Zero(t, reenterable(c))
+	})
+}
+
+func TestHoldingsKeepTheLatestAndForgetAll(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		plain, err := c.Mutex("plain").Lock(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, reenterable(c), "nobody may re-enter it")
+		require.NoError(t, plain.Unlock(t.Context()))
+
+		first := owned(t, c)
+		second := own(newLease(first.mutex, grant{id: newID(), sent: now(), ttl: DefaultTTL}))
+		third := mustReenter(t, c)
+		assert.Same(t, second.tenure, third.tenure)
+		require.NoError(t, first.Unlock(t.Context()))
+		assert.Equal(t, 1, reenterable(c), "the other is not forgotten")
+		second.tenure.mu.Lock()
+		second.tenure.lose(nil)
+		second.tenure.mu.Unlock()
+		own(second)
+		assert.Zero(t, reenterable(c), "what is over does not get in")
+
+		// Nobody unlocks it, nobody looks at it.
+		owned(t, c, TTL(time.Second), NoRenewal())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Zero(t, reenterable(c))
+	})
+}
+
+func TestReentryAfterASuspension(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		outer := owned(t, c)
+		outer.tenure.mu.Lock()
+		outer.tenure.term.asleep -= time.Minute // the machine slept since
+		outer.tenure.mu.Unlock()
+		_, ok := reenter(c)
+		assert.False(t, ok)
+		assert.False(t, outer.Valid())
+	})
+}
+
+func TestContextOfAReentryEndsAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		outer := owned(t, c)
+		inner := mustReenter(t, c)
+		assert.NoError(t, outer.Context().Err())
+		assert.NoError(t, inner.Context().Err())
+		require.NoError(t, inner.Unlock(t.Context()))
+		assert.NoError(t, outer.Context().Err())
+		assert.Error(t, inner.Context().Err())
+		got, _ := FromContext(inner.Context())
+		assert.Same(t, inner, got)
+	})
+}
+
+// However many come and go, in whatever order, while renewals fail now and then.
+func TestManyReentries(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		outer := owned(t, c, TTL(3*time.Second))
+		f.set(func() {
+			var n atomic.Int32
+			f.before = func(context.Context, driver.Command) error {
+				if n.Add(1)%3 == 0 {
+					return driver.NotSent(errors.New("no route"))
+				}
+				return nil
+			}
+		})
+		var held []*Lease
+		for i := range 100 {
+			l, ok := reenter(c, []Option{TTL(time.Duration(i%3+1) * time.Second)}...)
+			require.True(t, ok, fmt.Sprint(i))
+			held = append(held, l)
+			time.Sleep(50 * time.Millisecond)
+			if i%2 == 0 {
+				require.NoError(t, held[0].Unlock(t.Context()))
+				held = held[1:]
+			}
+		}
+		for _, l := range held {
+			require.True(t, l.Valid())
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+		f.set(func() { f.before = nil })
+		require.NoError(t, outer.Unlock(t.Context()))
+		assert.Zero(t, reenterable(c))
+	})
+}

@@ -1,0 +1,173 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// A tenure is what the server knows as one hold of a lock: it has one id, one token
+// and one TTL, is renewed as one and released once. Here it is held by one [Lease] or,
+// where its owner has re-entered the lock, by several. It is over with the last of
+// them, and from then on nobody can join it.
+//
+// Locks are taken in the order tenure, then holdings or watchdog.
+type tenure struct {
+	client *Client
+	mutex  *Mutex // that took it; all handles have its keys
+	id     string
+	token  Token
+	owner  string // who may re-enter it; "" if nobody may
+	job    job
+	mode   mode
+	late   bool // a request that takes the lock may still be on its way
+
+	mu       sync.Mutex // guards what follows, and the handles' own state
+	released bool       // or detached; outcome is known
+	unsure   bool       // a release was sent and not answered
+	held     *Lease     // the first of the handles that hold it; nil once it is over
+	term     term
+	// lapse is when the server has certainly let go, if no request is in flight.
+	lapse   time.Time
+	renewAt time.Time // zero while a renewal is asked for
+	lastErr error     // of the last renewal, if it failed
+
+	renewal chan struct{} // closed when the renewal in flight ends; nil if none is
+	asked   time.Duration // the TTL that the renewal in flight asks for
+
+	releasing chan struct{} // closed when the release in progress ends; nil if none is
+	// outcome is what Unlock of any handle says. Before the release it is the
+	// server's word that has ended the tenure, if that did.
+	outcome error
+}
+
+// A grant is the server's answer to the attempt that took a lock.
+type grant struct {
+	id    string
+	token Token
+	owner string // "" unless the lock may be re-entered
+	sent  moment
+	ttl   time.Duration // what the request sent then has armed
+	late  bool          // a request that takes the lock may still be on its way
+}
+
+// newLease begins a tenure of m with its first handle. Its time runs already; it
+// is for the caller to [tenure.watch] it.
+func newLease(m *Mutex, g grant) *Lease {
+	both := &struct {
+		tenure tenure
+		lease  Lease
+	}{tenure: tenure{
+		client: m.client, mutex: m, id: g.id, token: g.token, owner: g.owner, mode: modeMutex, late: g.late,
+	}}
+	t, l := &both.tenure, &both.lease
+	t.job.task = t
+	t.admit(l, m, g.sent, g.ttl)
+	t.armed(g.sent, g.ttl)
+	t.renewAt = renewalTime(g.sent.at, g.ttl)
+	return l
+}
+
+// watch gives the tenure into the watchdog's care and opens it to re-entry. It
+// returns false if the watchdog is closed.
+func (t *tenure) watch() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.client.dog.add(&t.job, t.next()) {
+		return false
+	}
+	t.client.holdings.add(t)
+	return true
+}
+
+// admit makes l a handle of the tenure, as m asks for it, from that moment on. If
+// it is not to be renewed it is good for ttl. It needs t.mu.
+func (t *tenure) admit(l *Lease, m *Mutex, from moment, ttl time.Duration) {
+	l.tenure, l.mutex = t, m
+	if m.cfg.maxHold > 0 {
+		l.limit = from.at.Add(m.cfg.maxHold)
+	}
+	if !m.cfg.renew {
+		l.own = newTerm(from, ttl)
+	}
+	l.next, t.held = t.held, l
+}
+
+// check ends what is over by time: the tenure, or some of its handles. It needs t.mu.
+func (t *tenure) check(asleep time.Duration) {
+	t.end(func(l *Lease) error { return l.overdue(asleep) })
+	if t.term.left(asleep) <= 0 {
+		t.lose(nil)
+	}
+}
+
+// lose ends all handles at once. It needs t.mu.
+func (t *tenure) lose(reason error) {
+	if t.held == nil {
+		return
+	}
+	if errors.Is(reason, ErrNotHeld) {
+		t.outcome = reason
+	}
+	loss := t.loss(reason)
+	t.end(func(*Lease) error { return loss })
+}
+
+func (t *tenure) loss(reason error) *LostError {
+	return &LostError{Name: t.mutex.name, Reason: reason, LastErr: t.lastErr}
+}
+
+// end ends the handles for which cause gives an error. It needs t.mu.
+func (t *tenure) end(cause func(*Lease) error) {
+	if t.held == nil {
+		return
+	}
+	for p := &t.held; *p != nil; {
+		l := *p
+		if err := cause(l); err != nil {
+			*p, l.next = l.next, nil
+			l.end(err)
+		} else {
+			p = &l.next
+		}
+	}
+	if t.held == nil {
+		t.client.holdings.remove(t)
+	}
+}
+
+// armed moves the deadline after a request that armed ttl was answered. It never
+// moves back. It needs t.mu.
+func (t *tenure) armed(sent moment, ttl time.Duration) {
+	t.term = t.term.later(newTerm(sent, ttl), sent.asleep)
+	t.mayArm(0, ttl)
+	t.lastErr = nil
+}
+
+// later returns the one of two terms that has more left.
+func (t term) later(other term, asleep time.Duration) term {
+	if other.left(asleep) > t.left(asleep) {
+		return other
+	}
+	return t
+}
+
+// mayArm notes that a request may arm ttl on the server within the given time. It
+// needs t.mu.
+func (t *tenure) mayArm(within, ttl time.Duration) {
+	if lapse := time.Now().Add(within + ttl); lapse.After(t.lapse) {
+		t.lapse = lapse
+	}
+}
+
+// request makes one request about the tenure, within the given time.
+func (t *tenure) request(ctx context.Context, c call, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, min(t.mutex.attempt, within))
+	defer cancel()
+	v, err := t.client.link.run(ctx, c)
+	if err != nil {
+		return err
+	}
+	return heldReply(v)
+}
