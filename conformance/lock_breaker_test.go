@@ -106,11 +106,18 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 		}
 		return string(b)
 	}
-	prelude, wake := read("prelude"), read("wake")
+	base, queue, mutex, holds := read("base"), read("queue"), read("mutex"), read("holds")
 	found := map[string]luaScript{}
-	for _, name := range []string{"acquire", "renew", "release", "giveup", "attach", "unattach", "inspect", "break"} {
-		body := read(name)
-		for _, source := range []string{body, prelude + body, prelude + wake + body} {
+	for before, names := range map[string][]string{
+		base:                                    {"inspect"},
+		base + mutex:                            {"renew", "attach", "unattach"},
+		base + queue + mutex:                    {"break"},
+		base + queue + mutex + read("handover"): {"acquire", "release", "giveup"},
+		base + queue + holds:                    {"hold", "hold_renew", "hold_attach", "hold_unattach"},
+		base + queue + holds + read("letgo"):    {"hold_release", "hold_giveup"},
+	} {
+		for _, name := range names {
+			source := before + read(name)
 			sum := sha1.Sum([]byte(source))
 			found[hex.EncodeToString(sum[:])] = luaScript{name, source}
 		}

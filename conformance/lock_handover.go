@@ -132,7 +132,7 @@ var lockHandoverCases = []testCase{
 				k.Errorf("Inspect says that %v remain of %v", h.Remaining, k.times.long)
 			}
 			h.Remaining = 0
-			if want := (locker.Holder{Label: "me", Metadata: "a job", Token: l.Token()}); h != want {
+			if want := (locker.Holder{Mode: locker.Exclusive, Holds: 1, Label: "me", Metadata: "a job", Token: l.Token()}); h != want {
 				k.Errorf("Inspect says that the holder is %+v; want %+v", h, want)
 			}
 			g := k.later(k.ctx, c.Mutex(name, opts...))
@@ -156,7 +156,7 @@ var lockHandoverCases = []testCase{
 			g := k.later(k.ctx, k.client().Mutex(name, append(opts, locker.TTL(k.times.long))...))
 			k.waiters(name, 1)
 			h, err := c.ForceRelease(k.ctx, name)
-			if err != nil || h.Label != "me" || h.Token != l.Token() {
+			if err != nil || len(h) != 1 || h[0].Label != "me" || h[0].Token != l.Token() {
 				k.Errorf("ForceRelease gave (%+v, %v); want the holder", h, err)
 			}
 			next := k.granted(g, k.times.poll+k.times.grant, "the waiter after a force-release")

@@ -4,40 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// ForceRelease ends the lease on the lock with the given name, whoever holds it, and
-// returns who that was. It is meant for an administrator who knows that the holder
-// is dead: a holder that is alive goes on believing in its lease until its next
-// renewal fails, within TTL/3 (without renewal: until its deadline), and only fencing
-// tokens keep it from doing harm in that time.
+// ForceRelease ends all leases on the lock with the given name, of whatever kind it
+// is and whoever holds it, and returns who that was. It is meant for an
+// administrator who knows that the holder is dead: a holder that is alive goes on
+// believing in its lease until its next renewal fails, within TTL/3 (without renewal:
+// until its deadline), and only fencing tokens keep it from doing harm in that time.
 //
 // It returns [ErrAbsent] if nobody holds the lock, [ErrUnknown] if the server's answer
 // was not learned (asking again does no harm), and a [*ForeignError] without
 // touching anything if the key does not hold a lock of this library.
-func (c *Client) ForceRelease(ctx context.Context, name string) (Holder, error) {
+func (c *Client) ForceRelease(ctx context.Context, name string) ([]Holder, error) {
 	m := c.Mutex(name)
-	v, err := m.admin(ctx, call{breakScript, []string{m.keys.record, m.keys.queue, m.keys.entries}, []string{c.link.trusted()}}, true)
+	v, err := m.admin(ctx, call{breakScript, []string{m.keys.record, m.keys.queue, m.keys.entries}, nil}, true)
 	if err != nil {
-		return Holder{}, err
+		return nil, err
 	}
 	status, rest, ok := splitReply(v)
 	switch {
 	case !ok:
 	case status == 0:
-		return Holder{}, fmt.Errorf("locker: force release of %q: %w", name, ErrAbsent)
+		return nil, fmt.Errorf("locker: force release of %q: %w", name, ErrAbsent)
 	case status == -2 && len(rest) == 1:
 		kind, _ := rest[0].(string)
-		return Holder{}, &ForeignError{Name: name, Type: kind}
-	case status == 1 && len(rest) == 2:
-		value, _ := rest[0].(string)
+		return nil, &ForeignError{Name: name, Type: kind}
+	case status == 1 && len(rest) == 3:
 		left, _ := rest[1].(int64)
-		return parseRecord(value, time.Duration(left)*time.Millisecond), nil
+		if holders, ok := parseHolders(rest[0], left, rest[2]); ok {
+			return holders, nil
+		}
 	}
-	return Holder{}, oddReply("force release", v)
+	return nil, oddReply("force release", v)
 }
 
 // admin makes one request that is not about a lease of this client. changes tells

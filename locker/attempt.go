@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -16,33 +15,52 @@ import (
 type attempt struct {
 	mutex    *Mutex
 	client   *Client
+	owner    Owner
 	req      request
 	attachID string // the detached lease to take up, if that is what it is about
 	begun    time.Time
+	apart    bool // its lease is not to be re-entered
 	brief    bool // the first try need not say who holds the lock: another follows
 
-	asked   bool // a request was made
-	late    bool // a request was not answered: it may have been applied, or may still be
-	queued  bool // an entry may stand in the queue
-	granted bool
-	reason  error // what the last try said
-	slot    *slot // where this waiter is woken, once it waits
+	asked    bool // a request was made
+	scripted bool // one that can be remembered as given up
+	late     bool // a request was not answered: it may have been applied, or may still be
+	queued   bool // an entry may stand in the queue
+	granted  bool
+	reason   error    // what the last try said
+	slot     *slot    // where this waiter is woken, once it waits
+	stand    standing // its place in the queue, as of the last answer
 }
 
-func (m *Mutex) begin(ctx context.Context) (*attempt, error) {
+func (m *Mutex) begin(ctx context.Context, owner Owner) (*attempt, error) {
 	if m.problem != nil {
 		return nil, m.problem
 	}
 	if err := m.client.enter(); err != nil {
 		return nil, err
 	}
-	a := &attempt{mutex: m, client: m.client, begun: time.Now()}
-	a.req = request{name: m.name, keys: &m.keys, id: newID(), tail: m.tail, ttl: m.cfg.ttl, fenced: m.cfg.fenced}
+	a := &attempt{mutex: m, client: m.client, owner: owner, begun: time.Now()}
+	a.req = request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: owner.name, tail: m.tail, ttl: m.ttl, fenced: m.cfg.fenced}
 	if ctx.Err() != nil {
 		m.client.leave()
 		return nil, a.waitError(ctx)
 	}
 	return a, nil
+}
+
+// reenter gives the owner a lock that it holds on this client already. Where too
+// little of that lease is left, the server is asked, and told which it is.
+func (a *attempt) reenter() (*Lease, bool) {
+	t := a.client.holdings.find(a.mutex, a.owner)
+	if t == nil {
+		return nil, false
+	}
+	lease, ok := t.join(a.mutex)
+	if !ok {
+		a.req.within = t.id
+	}
+	a.granted = ok
+	return lease, ok
 }
 
 // end leaves nothing behind on the server.
@@ -58,7 +76,7 @@ func (a *attempt) end() {
 	if a.granted || !a.late && reservation == "" {
 		return
 	}
-	c, done := a.client.store.giveUpCall(&a.req, reservation, a.late), func() {}
+	c, done := a.client.store.giveUpCall(&a.req, reservation, a.remember()), func() {}
 	if a.attachID != "" {
 		c, done = unattachCall(&a.req, a.attachID), a.client.attaching.unsure(a.attachID, a.req.id)
 	}
@@ -70,6 +88,17 @@ func (a *attempt) end() {
 	}
 }
 
+// remember is for how long the server has to know that the attempt's id is over.
+func (a *attempt) remember() time.Duration {
+	switch {
+	case a.late:
+		return voidLife(a.req.ttl)
+	case a.scripted:
+		return echoLife
+	}
+	return 0
+}
+
 // resends is how often a try repeats a request that got no reply.
 const resends = 2
 
@@ -77,24 +106,23 @@ const resends = 2
 func (a *attempt) try(ctx context.Context, p place) (*Lease, error) {
 	for n := 0; ; n++ {
 		if a.slot != nil {
-			// A wake-up from before the request says what the request will find out.
-			select {
-			case <-a.slot.woken:
-			default:
-			}
+			a.client.hub.refresh(a.slot)
 		}
 		sent := now()
-		token, err := a.request(ctx, p)
+		g, err := a.request(ctx, p, sent)
 		if err == nil {
-			lease := newLease(a.mutex, grant{id: a.req.id, token: token, sent: sent, ttl: a.req.ttl, late: a.late})
-			if lease.tenure.term.left(sent.asleepNow()) > 0 {
-				return a.take(lease)
+			lease, ok := a.take(g)
+			if ok {
+				return lease, nil
+			}
+			if lease == nil {
+				return nil, ErrClosed
 			}
 			// The reply took longer than the lease is good for. Asking again arms it.
 			a.late = true
 			err = fmt.Errorf("the reply came after the lease's deadline")
 		}
-		if locked(err) {
+		if answered(err) {
 			return nil, err
 		}
 		if driver.OutcomeOf(err) == driver.OutcomeUnknown {
@@ -112,158 +140,70 @@ func (a *attempt) try(ctx context.Context, p place) (*Lease, error) {
 	}
 }
 
-// locked tells that err is an answer about the lock and not about a request.
-func locked(err error) bool {
-	return errors.Is(err, ErrLocked) || errors.Is(err, ErrForeign) || errors.Is(err, ErrNotHeld)
-}
-
-func (a *attempt) take(lease *Lease) (*Lease, error) {
-	if !lease.tenure.watch() {
-		a.late = true
-		return nil, ErrClosed
+// answered tells that err is an answer about the lock and not about a request.
+func answered(err error) bool {
+	for _, answer := range []error{ErrLocked, ErrForeign, ErrNotHeld, ErrDeadlock} {
+		if errors.Is(err, answer) {
+			return true
+		}
 	}
-	a.granted = true
-	return lease, nil
+	return false
 }
 
 // request makes one request.
-func (a *attempt) request(ctx context.Context, p place) (Token, error) {
+func (a *attempt) request(ctx context.Context, p place, sent moment) (grant, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.mutex.attempt)
 	defer cancel()
 	defer context.AfterFunc(a.client.ctx, cancel)()
 	first := !a.asked
 	a.asked = true
+	g := grant{id: a.req.id, owner: a.owner.name, sent: sent, ttl: a.req.ttl}
+	var err error
 	switch {
 	case a.attachID != "":
-		return a.client.store.attach(ctx, &a.req, a.attachID, a.client.attaching.last(a.attachID))
-	case first && !a.req.fenced:
+		a.scripted = true
+		g.token, g.owner, err = a.client.store.attach(ctx, &a.req, a.attachID, a.client.attaching.last(a.attachID))
+		return g, err
+	case first && !a.req.fenced && !a.req.mode.owned():
 		ok, err := a.client.store.set(ctx, &a.req)
 		if ok || err != nil {
-			return 0, err
+			return g, err
 		}
 		a.reason = &LockedError{Name: a.req.name}
 		if a.brief {
-			return 0, a.reason
+			return g, a.reason
 		}
 	}
 	a.queued = a.queued || p.reservation != ""
-	return a.client.store.acquire(ctx, &a.req, p)
+	a.scripted = true
+	var seq string
+	g.token, seq, err = a.client.store.acquire(ctx, &a.req, p)
+	if seq != "" {
+		a.stand = standing{seq: seq, sent: sent, life: p.life}
+	}
+	return g, err
 }
 
-const (
-	// maxSleep bounds what a policy may ask for.
-	maxSleep = MaxTTL
-	// keepPlace is how often a waiter renews its place in the queue while it sleeps.
-	// While the server is unavailable it tries every pollInterval at least.
-	keepPlace = 30 * time.Second
-)
-
-// wait tries until the lock is had or it is time to stop.
-func (a *attempt) wait(ctx context.Context) (*Lease, error) {
-	a.brief = a.mutex.cfg.retry == nil
-	for n := 1; ; n++ {
-		left, again := a.policy(n)
-		for {
-			lease, err := a.try(ctx, a.place(min(left, keepPlace)))
-			if err == nil {
-				return lease, nil
-			}
-			if err = a.consider(ctx, err); err != nil {
-				return nil, err
-			}
-			if !again {
-				return nil, a.reason
-			}
-			if a.slot == nil {
-				// From here on it waits: it must be listening before it tries
-				// again, and that try is not another attempt.
-				a.slot = a.client.hub.join()
-				if a.client.hub.ready(ctx) && errors.Is(a.reason, ErrLocked) {
-					left, again = a.policy(n)
-					continue
-				}
-			}
-			d := min(left, keepPlace)
-			if !errors.Is(a.reason, ErrLocked) {
-				d = min(d, pollInterval) // the lock may have become free unheard
-			}
-			slept, err := a.sleep(ctx, d)
-			if err != nil {
-				return nil, err
-			}
-			if left -= d; !slept || left <= 0 {
-				break
-			}
-		}
+// take makes a grant a lease. It returns none if the client is closed, and false if
+// the lease is over already.
+func (a *attempt) take(g grant) (*Lease, bool) {
+	g.remember = a.remember()
+	lease := newLease(a.mutex, g)
+	if lease.tenure.term.left(g.sent.asleepNow()) <= 0 {
+		return lease, false
 	}
-}
-
-// place is where the waiter is to be told, if it listens.
-func (a *attempt) place(sleep time.Duration) place {
-	if a.slot == nil || !a.client.hub.listens() {
-		return place{}
+	if !lease.tenure.watch(a.apart) {
+		a.late = true
+		return nil, false
 	}
-	return place{reservation: a.slot.reservation, channel: a.client.hub.channel, life: 2*sleep + 5*time.Second}
-}
-
-// consider notes why the lock was not had. It returns an error if that, or the end
-// of ctx, ends the wait.
-func (a *attempt) consider(ctx context.Context, err error) error {
-	if !errors.Is(err, ErrLocked) {
-		err = a.explain(ctx, err)
-		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !a.client.link.answered.Load() {
-			return err
-		}
-	}
-	a.reason = err
-	if ctx.Err() != nil || a.client.ctx.Err() != nil {
-		return a.waitError(ctx)
-	}
-	return nil
-}
-
-// policy says how long to sleep after the n-th attempt, and whether to go on.
-func (a *attempt) policy(n int) (time.Duration, bool) {
-	policy := a.mutex.cfg.retry
-	switch {
-	case policy != nil:
-	case a.slot != nil && a.client.hub.listens():
-		policy = listening
-	default:
-		policy = polling
-	}
-	sleep, again := policy(n, rand.Float64())
-	return min(max(sleep, 0), maxSleep), again
-}
-
-// sleep waits for the message that the lock is free, the end of the holder's lease,
-// or d, whichever comes first. It tells whether it was d.
-func (a *attempt) sleep(ctx context.Context, d time.Duration) (slept bool, err error) {
-	slept = true
-	if locked, ok := errors.AsType[*LockedError](a.reason); ok && locked.Holder.Remaining > 0 {
-		// Everybody else wakes then, too.
-		if end := locked.Holder.Remaining + time.Millisecond + rand.N(10*time.Millisecond); end < d {
-			d, slept = end, false
-		}
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return slept, nil
-	case <-a.slot.woken:
-		return false, nil
-	case <-ctx.Done():
-		return false, a.waitError(ctx)
-	case <-a.client.ctx.Done():
-		return false, a.waitError(ctx)
-	}
+	a.granted = true
+	return lease, true
 }
 
 // explain makes err a *WaitError if it is the end of ctx or of the client that
 // ended the call before there was an answer.
 func (a *attempt) explain(ctx context.Context, err error) error {
-	if err == nil || locked(err) || ctx.Err() == nil && a.client.ctx.Err() == nil {
+	if err == nil || answered(err) || ctx.Err() == nil && a.client.ctx.Err() == nil {
 		return err
 	}
 	if a.reason == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ctx.Err()) {

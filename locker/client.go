@@ -48,7 +48,7 @@ func New(connector driver.Connector, opts ...ClientOption) (*Client, error) {
 	}
 	cfg := clientConfig{
 		label: defaultLabel(),
-		lock:  lockConfig{ttl: DefaultTTL, attemptTimeout: DefaultAttemptTimeout, renew: true},
+		lock:  lockConfig{mode: modeMutex, ttl: DefaultTTL, attemptTimeout: DefaultAttemptTimeout, renew: true},
 	}
 	for _, o := range opts {
 		if o == nil {

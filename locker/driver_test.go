@@ -44,12 +44,20 @@ func newDeployment(t *testing.T) *fakeDeployment {
 	conn, err := f.Connect(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
-	for _, s := range []*script{acquireScript, renewScript, releaseScript, giveUpScript, attachScript, unattachScript, inspectScript, breakScript} {
+	for _, s := range allScripts() {
 		_, err := conn.Do(t.Context(), driver.Command{Args: []string{"SCRIPT", "LOAD", s.source}})
 		require.NoError(t, err)
 	}
 	f.reset()
 	return f
+}
+
+func allScripts() []*script {
+	all := []*script{inspectScript, breakScript}
+	for _, f := range []family{mutexFamily, holdFamily} {
+		all = append(all, f.acquire, f.renew, f.release, f.giveUp, f.attach, f.unattach)
+	}
+	return all
 }
 
 // client returns a client on the deployment that is closed with the test.

@@ -45,36 +45,38 @@ func (w *watchdog) errand(name string, c call, until time.Time, done func()) boo
 	return !full && w.add(&e.job, time.Now())
 }
 
-func (e *errand) due(now time.Time) (need, time.Time) {
+func (e *errand) due(now time.Time) need {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.asked {
-		return need{}, now.Add(time.Minute) // its reply says how to go on
-	}
-	if !now.Before(e.until) {
+	if !e.asked && !now.Before(e.until) {
 		e.end()
-		return need{}, time.Time{}
+		return need{}
+	}
+	e.dog.move(&e.job, now.Add(time.Minute))
+	if e.asked {
+		return need{} // its reply says how to go on
 	}
 	e.asked = true
-	return need{DefaultAttemptTimeout, true, e.dog.link.shard(e.call.keys[0])}, now.Add(time.Minute)
+	return need{DefaultAttemptTimeout, true, e.dog.link.shard(e.call.keys[0])}
 }
 
 func (e *errand) begin(time.Time, time.Duration) (call, bool) { return e.call, true }
 
-func (e *errand) reply(_ moment, _ driver.Value, err error) time.Time {
+func (e *errand) reply(_ moment, _ driver.Value, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	next := time.Now().Add(min(10*time.Millisecond<<min(e.tries, 10), errandPause))
 	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrClosed) || next.After(e.until) {
 		e.end()
-		return time.Time{}
+		return
 	}
 	e.asked = false
 	e.tries++
-	return next
+	e.dog.move(&e.job, next)
 }
 
 func (e *errand) end() {
+	e.dog.move(&e.job, time.Time{})
 	e.dog.mu.Lock()
 	e.dog.underway--
 	e.dog.mu.Unlock()

@@ -45,9 +45,14 @@ var (
 	// Unlock with this error the lock is free within its TTL at the latest.
 	ErrUnknown = errors.New("locker: outcome unknown")
 
-	// ErrForeign: the key holds something that is not a lock of this library
-	// and will not go away by itself. It is never waited for, nor deleted.
+	// ErrForeign: the key holds a lock of another kind, or something that is no
+	// lock of this library and will not go away by itself. It is never waited
+	// for, nor deleted.
 	ErrForeign = errors.New("locker: foreign value at the lock's key")
+
+	// ErrDeadlock: to wait for the lock would be to wait for oneself. The chain
+	// has a *DeadlockError.
+	ErrDeadlock = errors.New("locker: deadlock")
 
 	// ErrInvalid: an argument or option cannot be used. Nothing was sent.
 	ErrInvalid = errors.New("locker: invalid argument")
@@ -159,11 +164,32 @@ func (e *LostError) Unwrap() []error {
 	return errs
 }
 
+// A DeadlockError says that a lock cannot be waited for. It matches ErrDeadlock.
+type DeadlockError struct {
+	Name string
+	// Nested tells that the context carries a lease of this lock that the new
+	// one would have to wait for. Otherwise the caller is a reader that wants to
+	// write, and another reader waits for the same already: each would wait for
+	// the other to end reading.
+	Nested bool
+}
+
+func (e *DeadlockError) Error() string {
+	if e.Nested {
+		return fmt.Sprintf("%v: %q is held under this very context, by another owner or a lock that is not reentrant; give the lease up before, or use Reentrant", ErrDeadlock, e.Name)
+	}
+	return fmt.Sprintf("%v: another reader of %q waits to become its writer; give the read lease up, then lock for writing", ErrDeadlock, e.Name)
+}
+
+// Is reports whether target is ErrDeadlock.
+func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
+
 // A ForeignError says what stands at a lock's key instead of a lock. It matches
 // ErrForeign.
 type ForeignError struct {
 	Name string
-	// Type is the server's name for the value's type: "string", "hash", "list", …
+	// Type is "mutex", "reentrant lock" or "read-write lock" for a lock of that
+	// kind, and else the server's name for the value's type: "string", "hash", …
 	Type string
 }
 
@@ -171,7 +197,10 @@ func (e *ForeignError) Error() string {
 	if e.Type == "string" {
 		return fmt.Sprintf("locker: the key of %q holds a string that is not a lock of this library and never expires; delete it, or use another name", e.Name)
 	}
-	return fmt.Sprintf("locker: the key of %q holds a %s, which is not a mutex of this library; delete it, or use another name", e.Name, e.Type)
+	if strings.HasSuffix(e.Type, "lock") || e.Type == "mutex" {
+		return fmt.Sprintf("locker: the key of %q holds a %s; use the same kind of lock everywhere, or another name", e.Name, e.Type)
+	}
+	return fmt.Sprintf("locker: the key of %q holds a %s, which is not a lock of this library; delete it, or use another name", e.Name, e.Type)
 }
 
 // Is reports whether target is ErrForeign.

@@ -183,6 +183,6 @@ func ExampleForeignError() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, locker.ErrForeign))
 	// Output:
-	// locker: the key of "cart" holds a hash, which is not a mutex of this library; delete it, or use another name
+	// locker: the key of "cart" holds a hash, which is not a lock of this library; delete it, or use another name
 	// true
 }

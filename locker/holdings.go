@@ -2,16 +2,6 @@ package locker
 
 import "sync"
 
-// A mode is how a lock is held, as the letter that stands for it in the record.
-type mode byte
-
-const (
-	modeMutex     mode = 'm'
-	modeReentrant mode = 'x'
-	modeRead      mode = 'r'
-	modeWrite     mode = 'w'
-)
-
 // A holding names what an owner may re-enter.
 type holding struct {
 	record string // the lock's key
@@ -28,10 +18,10 @@ type holdings struct {
 }
 
 // find returns the tenure to [tenure.join], or nil. It may be over by then.
-func (h *holdings) find(k holding) *tenure {
+func (h *holdings) find(m *Mutex, o Owner) *tenure {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.tenures[k]
+	return h.tenures[holding{m.keys.record, o.name, m.mode}]
 }
 
 // add needs t.mu, so that a tenure that is over cannot get in.
@@ -69,7 +59,7 @@ func (t *tenure) holding() holding { return holding{t.mutex.keys.record, t.owner
 //
 // The caller has m's record, owner and mode from where it found the tenure.
 func (t *tenure) join(m *Mutex) (lease *Lease, ok bool) {
-	enough := m.cfg.ttl - margin(m.cfg.ttl)
+	enough := m.ttl - margin(m.ttl)
 	if m.cfg.renew {
 		enough /= 2
 	}
@@ -82,7 +72,7 @@ func (t *tenure) join(m *Mutex) (lease *Lease, ok bool) {
 		return nil, false
 	}
 	lease = &Lease{}
-	t.admit(lease, m, joined, m.cfg.ttl)
-	t.client.dog.move(&t.job, t.next())
+	t.admit(lease, m, joined, m.ttl)
+	t.plan()
 	return lease, true
 }

@@ -37,7 +37,7 @@ func owned(t *testing.T, c *Client, opts ...Option) *Lease {
 // reenter is what a Lock by "me" does before it asks the server.
 func reenter(c *Client, opts ...Option) (*Lease, bool) {
 	m := c.Mutex("k", opts...)
-	t := c.holdings.find(holding{m.keys.record, "me", modeMutex})
+	t := c.holdings.find(m, Owner{name: "me"})
 	if t == nil {
 		return nil, false
 	}

@@ -10,10 +10,9 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A hub hears for all waiters of a client that a lock is free. It has one
-// subscription with one channel, opened when the first waiter comes, and wakes the
-// waiter whose reservation a message names. Messages are hints: a waiter that is
-// woken asks for the lock like any other.
+// A hub hears for all waiters of a client that a lock was granted or is free. It has
+// one subscription with one channel, opened when the first waiter comes, and wakes
+// the waiter whose reservation a message names.
 type hub struct {
 	link    *link
 	channel string
@@ -33,11 +32,34 @@ type hub struct {
 // A slot is where one waiter is woken.
 type slot struct {
 	reservation string
-	woken       chan struct{} // holds one wake-up
+	woken       chan wakeUp // holds one: the last
 }
 
-// messagePrefix begins a wake-up; the reservation follows.
-const messagePrefix = "gl1|w|"
+// A wakeUp is why a waiter is to look at the lock.
+type wakeUp struct {
+	// seq and token are those of a grant: the server has given the lock to the
+	// place in the queue that has this seq.
+	seq   string
+	token Token
+	// hint tells that there was no message: one may have been missed, or from now
+	// on there are some.
+	hint bool
+}
+
+// parseMessage reads "gl1|w|<reservation>", by which the waiter is asked to look,
+// or "gl1|g|<reservation>|<seq>|<token>", a grant.
+func parseMessage(payload string) (reservation string, w wakeUp, ok bool) {
+	if reservation, ok = strings.CutPrefix(payload, "gl1|w|"); ok {
+		return reservation, w, true
+	}
+	rest, ok := strings.CutPrefix(payload, "gl1|g|")
+	fields := strings.Split(rest, "|")
+	if !ok || len(fields) != 3 {
+		return "", w, false
+	}
+	token, err := readToken(fields[2])
+	return fields[0], wakeUp{seq: fields[1], token: token}, err == nil
+}
 
 const (
 	// settleTime is how long a waiter holds back its next attempt for the
@@ -61,7 +83,7 @@ func newHub(l *link) *hub {
 }
 
 func (h *hub) join() *slot {
-	s := &slot{reservation: newID(), woken: make(chan struct{}, 1)}
+	s := &slot{reservation: newID(), woken: make(chan wakeUp, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.slots[s.reservation] = s
@@ -76,6 +98,20 @@ func (h *hub) leave(s *slot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.slots, s.reservation)
+}
+
+// refresh drops a wake-up of s that came before a request: it says what the request
+// will find out. A grant is kept, for the request may fail.
+func (h *hub) refresh(s *slot) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case w := <-s.woken:
+		if w.seq != "" {
+			s.wake(w)
+		}
+	default:
+	}
 }
 
 // listens tells whether messages arrive, as far as is known.
@@ -160,8 +196,8 @@ func (h *hub) listen(sub driver.Subscription) {
 		m, err := sub.Receive(h.ctx)
 		switch {
 		case err == nil:
-			if reservation, ok := strings.CutPrefix(m.Payload, messagePrefix); ok {
-				h.wake(reservation)
+			if reservation, w, ok := parseMessage(m.Payload); ok {
+				h.wake(reservation, w)
 			}
 		case errors.Is(err, driver.ErrGap):
 			h.wakeAll()
@@ -171,11 +207,11 @@ func (h *hub) listen(sub driver.Subscription) {
 	}
 }
 
-func (h *hub) wake(reservation string) {
+func (h *hub) wake(reservation string, w wakeUp) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s := h.slots[reservation]; s != nil {
-		s.wake()
+		s.wake(w)
 	}
 }
 
@@ -183,7 +219,7 @@ func (h *hub) wakeAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range h.slots {
-		s.wake()
+		s.wake(wakeUp{hint: true})
 	}
 }
 
@@ -203,9 +239,18 @@ func (h *hub) set(up bool) {
 	}
 }
 
-func (s *slot) wake() {
+// wake puts w in, in the place of an earlier wake-up, but not a hint in that of a
+// message. It needs the hub's mu.
+func (s *slot) wake(w wakeUp) {
 	select {
-	case s.woken <- struct{}{}:
+	case earlier := <-s.woken:
+		if w.hint {
+			w = earlier
+		}
+	default:
+	}
+	select {
+	case s.woken <- w:
 	default:
 	}
 }

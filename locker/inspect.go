@@ -2,25 +2,28 @@ package locker
 
 import (
 	"context"
+	"strconv"
 	"time"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // A Status is what the server knows of a lock at one moment.
 type Status struct {
-	// Holders are those who hold the lock; a mutex has one at the most.
+	// Holders are those who hold the lock. A mutex has one at the most, a
+	// reentrant lock or a writer one owner, and readers are any number.
 	Holders []Holder
-	// Waiters is how many waiters stand in the queue. Those who poll are not
-	// counted, and one that crashed is until its place runs out, within 65
-	// seconds, and another waiter comes by.
+	// Waiters is how many waiters stand in the queue. One that crashed is
+	// counted until its place runs out and another waiter comes by.
 	Waiters int
 }
 
 // Held tells whether anybody holds the lock.
 func (s Status) Held() bool { return len(s.Holders) > 0 }
 
-// Inspect tells who holds the lock with the given name, and how many wait for it.
-// It returns a [*ForeignError] if the key holds what is not a lock of this library
-// and never expires.
+// Inspect tells who holds the lock with the given name, of whatever kind it is, and
+// how many wait for it. It returns a [*ForeignError] if the key holds what is not a
+// lock of this library and never expires.
 func (c *Client) Inspect(ctx context.Context, name string) (Status, error) {
 	m := c.Mutex(name)
 	v, err := m.admin(ctx, call{inspectScript, []string{m.keys.record, m.keys.queue}, nil}, false)
@@ -28,21 +31,32 @@ func (c *Client) Inspect(ctx context.Context, name string) (Status, error) {
 		return Status{}, err
 	}
 	list, ok := v.([]any)
-	if !ok || len(list) != 4 {
+	if !ok || len(list) != 5 {
 		return Status{}, oddReply("inspect", v)
 	}
 	kind, _ := list[0].(string)
-	value, _ := list[1].(string)
-	left, _ := list[2].(int64)
-	waiters, _ := list[3].(int64)
+	waiters, _ := list[4].(int64)
 	s := Status{Waiters: int(waiters)}
 	if kind == "none" {
 		return s, nil
 	}
-	holder := parseRecord(value, time.Duration(left)*time.Millisecond)
-	if kind != "string" || holder.Foreign && left < 0 {
-		return s, &ForeignError{Name: name, Type: kind}
+	left, _ := list[2].(int64)
+	if s.Holders, ok = parseHolders(list[1], left, list[3]); !ok || kind == "string" && s.Holders[0].Foreign && left < 0 {
+		return Status{Waiters: s.Waiters}, &ForeignError{Name: name, Type: kind}
 	}
-	s.Holders = []Holder{holder}
 	return s, nil
+}
+
+// parseHolders reads a record of any kind as the inspect and break scripts give it, at
+// the server's time now (ms). ok is false if it is none.
+func parseHolders(record driver.Value, left int64, now any) (holders []Holder, ok bool) {
+	switch record := record.(type) {
+	case string:
+		return []Holder{parseRecord(record, time.Duration(left)*time.Millisecond)}, record != ""
+	case []any:
+		text, _ := now.(string)
+		ms, err := strconv.ParseInt(text, 10, 64)
+		return parseHolds(record, ms), err == nil
+	}
+	return nil, false
 }

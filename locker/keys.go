@@ -32,6 +32,9 @@ func newKeys(record string) keys {
 	return keys{record: record, fence: all[:n], queue: all[n : 2*n], entries: all[2*n : 3*n], void: all[3*n:]}
 }
 
+// all returns them in the order in which the scripts that need all expect them.
+func (k *keys) all() []string { return []string{k.record, k.fence, k.queue, k.entries, k.void} }
+
 // slotTag returns a hash tag that leads to key's own slot. That is the tag that
 // key has, or the whole key. A key that has none but holds a brace which would
 // end the tag too early gets a short tag that hashes to the same slot.

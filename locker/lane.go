@@ -126,7 +126,7 @@ func (w *watchdog) send(batch []*job) {
 	silent := true
 	for i, r := range w.link.runBatch(ctx, calls) {
 		silent = silent && r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
-		w.move(sent[i], sent[i].reply(sending, r.Value, r.Err))
+		sent[i].reply(sending, r.Value, r.Err)
 	}
 	w.mu.Lock()
 	w.suspect[sent[0].need.shard] = silent

@@ -35,6 +35,13 @@ func (l *Lease) Name() string { return l.mutex.name }
 // for the life of the lease.
 func (l *Lease) Token() Token { return l.tenure.token }
 
+// Mode tells how the lock is held.
+func (l *Lease) Mode() Mode { return l.mutex.mode.public() }
+
+// Owner returns who holds the lock by this lease: who can re-enter it. For a plain
+// mutex it is the zero Owner.
+func (l *Lease) Owner() Owner { return Owner{l.tenure.owner, l.tenure.owner != ""} }
+
 // Valid tells whether the lock is certainly held at this moment. It is computed at
 // the call, so that it is right even in the first call after a long pause of the
 // process or (on Linux) of the machine.
@@ -143,7 +150,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		t.mayArm(t.mutex.attempt, ttl)
 		t.mu.Unlock()
 		sent := now()
-		err := t.request(ctx, renewCall(&t.mutex.keys, t.id, ttl, t.token != 0), t.mutex.attempt)
+		err := t.request(ctx, t.renewCall(ttl), t.mutex.attempt)
 		switch {
 		case err == nil:
 			return l.extended(sent, ttl)
@@ -160,7 +167,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		if failures = []error{requestError(err)}; unsure {
 			failures = append(failures, ErrUnknown)
 		}
-		if err := t.client.sleep(ctx, retryPause(l.mutex.cfg.ttl)); errors.Is(err, ErrClosed) {
+		if err := t.client.sleep(ctx, retryPause(l.mutex.ttl)); errors.Is(err, ErrClosed) {
 			return err
 		}
 	}
@@ -177,52 +184,6 @@ func (l *Lease) extended(sent moment, ttl time.Duration) error {
 	t.armed(sent, ttl)
 	if !l.mutex.cfg.renew {
 		l.own = l.own.later(newTerm(sent, ttl), sent.asleep)
-	}
-	return nil
-}
-
-// Detach leaves the lock on the server for another process to take up with
-// [Mutex.Attach], and returns the id to do so. From its return on this lease is not held
-// any more; its context has ended with [ErrReleased]. The server keeps the lock for
-// at least ttl (limits as for [TTL]), within which it must be taken up.
-//
-// Who knows the id can take the lock up; treat it as a secret of the lock's users.
-// After an error the lease is still held here, unless the error says otherwise.
-func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err error) {
-	t := l.tenure
-	t.mu.Lock()
-	err = l.alone()
-	t.mu.Unlock()
-	if err != nil {
-		return "", err
-	}
-	if err := l.Extend(ctx, ttl); err != nil {
-		return "", err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := l.alone(); err != nil { // it may have been re-entered meanwhile
-		return "", err
-	}
-	t.end(func(*Lease) error { return ErrReleased })
-	t.released, t.outcome = true, ErrReleased
-	t.client.dog.remove(&t.job)
-	return t.id, nil
-}
-
-// alone returns nil if the lease is held and nobody else holds its tenure, else why
-// not.
-func (l *Lease) alone() error {
-	if l.tenure.check(suspended.recent()); l.cause != nil {
-		return l.cause
-	}
-	return l.tenure.shared()
-}
-
-// shared returns nil if one lease holds the tenure, and else an error. It needs t.mu.
-func (t *tenure) shared() error {
-	if t.held != nil && t.held.next != nil {
-		return fmt.Errorf("locker: %q was re-entered and is held by several leases; unlock the others first", t.mutex.name)
 	}
 	return nil
 }

@@ -12,8 +12,10 @@ import (
 type Mutex struct {
 	client  *Client
 	name    string
+	mode    mode
 	cfg     lockConfig
 	keys    keys
+	ttl     time.Duration
 	tail    string        // "<label>|<metadata>" of the record
 	attempt time.Duration // how long one request may take
 	problem error         // why it cannot be locked, from its name or options
@@ -34,6 +36,19 @@ func (c *Client) Mutex(name string, opts ...Option) *Mutex {
 		}
 		o.applyLock(&m.cfg)
 	}
+	return m.finish()
+}
+
+// as returns the same lock in another mode.
+func (m *Mutex) as(to mode) *Mutex {
+	other := &Mutex{client: m.client, name: m.name, cfg: m.cfg}
+	other.cfg.mode = to
+	return other.finish()
+}
+
+// finish derives from the name and options what all calls need.
+func (m *Mutex) finish() *Mutex {
+	c, name := m.client, m.name
 	key := c.cfg.prefix + name
 	m.problem = m.cfg.problem
 	switch {
@@ -47,7 +62,11 @@ func (c *Client) Mutex(name string, opts ...Option) *Mutex {
 	}
 	m.keys = newKeys(key)
 	m.tail = c.cfg.label + "|" + m.cfg.metadata
-	m.attempt = min(m.cfg.attemptTimeout, m.cfg.ttl-margin(m.cfg.ttl))
+	m.mode, m.ttl = m.cfg.mode, m.cfg.ttl
+	if m.mode == modeRead && m.cfg.readTTL > 0 {
+		m.ttl = m.cfg.readTTL
+	}
+	m.attempt = min(m.cfg.attemptTimeout, m.ttl-margin(m.ttl))
 	return m
 }
 
@@ -63,8 +82,8 @@ func (m *Mutex) Name() string { return m.name }
 //   - a [*LockedError] (or ErrUnavailable) when the [Retry] policy gives up;
 //   - [ErrUnavailable] at once if the very first request of the client fails, so
 //     that a wrong address shows; an outage later is waited out;
-//   - at once what waiting cannot mend: [ErrForeign], [ErrInvalid], [ErrClosed], a
-//     [*driver.ServerError] such as NOPERM or OOM.
+//   - at once what waiting cannot mend: [ErrDeadlock], [ErrForeign], [ErrInvalid],
+//     [ErrClosed], a [*driver.ServerError] such as NOPERM or OOM.
 //
 // After an error the lock is not held and nothing is left behind: what a request
 // without reply may have taken is released in the background.
@@ -81,8 +100,9 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 }
 
 // Attach takes up a lease that [Lease.Detach] left on the server, by the id that
-// Detach returned; the two mutexes need the same name and prefix. Of several takers
-// one wins. The new lease has a new id, and if the lock is fenced a new token.
+// Detach returned; the two mutexes need the same name, prefix and kind. Of several
+// takers one wins. The new lease has a new id, and if the lock is fenced a new token;
+// it keeps its owner, whatever ctx and options say.
 //
 // It returns [ErrAbsent] if the detached lease has run out and nobody holds the lock,
 // [ErrTaken] if somebody else does: another taker, or a new holder. Its other errors
@@ -95,7 +115,7 @@ func (m *Mutex) Attach(ctx context.Context, id string) (*Lease, error) {
 	if m.problem == nil && !isID(id) {
 		return nil, invalid("this is not an id from Detach")
 	}
-	a, err := m.begin(ctx)
+	a, err := m.begin(ctx, Owner{})
 	if err != nil {
 		return nil, err
 	}
@@ -109,11 +129,30 @@ func (m *Mutex) Attach(ctx context.Context, id string) (*Lease, error) {
 }
 
 func (m *Mutex) lock(ctx context.Context, wait bool) (*Lease, error) {
-	a, err := m.begin(ctx)
+	if m.problem != nil {
+		return nil, m.problem
+	}
+	owner, err := m.owner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m.lockAs(ctx, owner, wait)
+}
+
+func (m *Mutex) lockAs(ctx context.Context, owner Owner, wait bool) (*Lease, error) {
+	if wait {
+		if err := m.deadlock(ctx, owner); err != nil {
+			return nil, err
+		}
+	}
+	a, err := m.begin(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
 	defer a.end()
+	if lease, ok := a.reenter(); ok {
+		return lease, nil
+	}
 	if !wait {
 		lease, err := a.try(ctx, place{})
 		return lease, a.explain(ctx, err)

@@ -2,7 +2,6 @@ package locker
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -62,6 +61,9 @@ type lockConfig struct {
 	maxHold        time.Duration // 0: none
 	fenced         bool
 	metadata       string
+	mode           mode
+	readTTL        time.Duration // of a reader, if it differs
+	owner          Owner
 	problem        error // the first option that cannot be
 }
 
@@ -87,6 +89,36 @@ func TTL(d time.Duration) Option {
 		c.ttl = d.Truncate(time.Millisecond)
 	})
 }
+
+// ReadTTL sets the lease time of those who read under a read-write lock, where it is
+// to differ from that of writers. It has the limits of [TTL].
+func ReadTTL(d time.Duration) Option {
+	return lockOption(func(c *lockConfig) {
+		if d < MinTTL || d > MaxTTL {
+			c.reject(fmt.Sprintf("a ReadTTL of %v; use one from %v to %v", d, MinTTL, MaxTTL))
+			return
+		}
+		c.readTTL = d.Truncate(time.Millisecond)
+	})
+}
+
+// Reentrant makes the lock one that its [Owner] can take again while holding it. Each
+// Lock makes a hold of its own, with its own deadline; the lock is free when the last
+// one is unlocked. An owner that holds the lock on this client gets it again
+// without asking the server, while at least half of the TTL is left.
+//
+// All users of the lock must agree on it: to others the key holds another kind of
+// lock, see [ErrForeign]. A lock without it that is taken again under a context that
+// carries its lease gives [ErrDeadlock].
+func Reentrant() Option { return lockOption(func(c *lockConfig) { c.mode = modeReentrant }) }
+
+// ForReading makes the lock the reading side of a read-write lock, which any number of
+// owners hold together. Package rwlock puts both sides together.
+func ForReading() Option { return lockOption(func(c *lockConfig) { c.mode = modeRead }) }
+
+// ForWriting makes the lock the writing side of a read-write lock, which one owner
+// holds alone.
+func ForWriting() Option { return lockOption(func(c *lockConfig) { c.mode = modeWrite }) }
 
 // WaitTimeout bounds how long Lock and Do wait for the lock, besides their ctx.
 // The wait then ends with a [*WaitError] that is [ErrWaitTimeout]. Without it only
@@ -185,7 +217,7 @@ func Label(label string) ClientOption {
 }
 
 func (c *clientConfig) check() error {
-	if len(c.label) > maxLabel || strings.ContainsFunc(c.label, func(r rune) bool { return r < ' ' || r == '|' || r == 0x7f }) {
+	if !checkLabel(c.label) {
 		return invalid(`the label must have at most 256 bytes and no control characters or "|"`)
 	}
 	if c.prefix != "" {

@@ -21,6 +21,13 @@ func record(id string, ttl time.Duration, tail string) string {
 
 // A Holder describes who holds a lock, as far as the server knows.
 type Holder struct {
+	// Mode is how the lock is held.
+	Mode Mode
+	// Owner is the name of the [Owner], "" for a plain mutex.
+	Owner string
+	// Holds is how many holds the owner has on the server in this mode. Leases that
+	// one client made without asking the server share a hold.
+	Holds int
 	// Label is the label of the holder's client, see [Label].
 	Label string
 	// Metadata is what the holder said with [Metadata].
@@ -31,14 +38,14 @@ type Holder struct {
 	// 0 if that is not known.
 	Remaining time.Duration
 	// Foreign tells that the lock was taken by something else than this library,
-	// through a plain SET NX for instance. Then only Remaining is known.
+	// through a plain SET NX for instance. Then only Remaining is known besides.
 	Foreign bool
 }
 
 // parseRecord reads what stands at a lock's key. What is not a record that this
 // version wrote is foreign.
 func parseRecord(value string, remaining time.Duration) Holder {
-	h := Holder{Remaining: max(remaining, 0), Foreign: true}
+	h := Holder{Mode: Exclusive, Holds: 1, Remaining: max(remaining, 0), Foreign: true}
 	rest, ok := strings.CutPrefix(value, recordPrefix)
 	if !ok {
 		return h

@@ -23,12 +23,12 @@ func TestRecordsOfAllReleases(t *testing.T) {
 		fields := strings.Split(in.Text(), "\t")
 		h := parseRecord(fields[0], time.Second)
 		if fields[1] == "foreign" {
-			assert.Equal(t, Holder{Foreign: true, Remaining: time.Second}, h, fields[0])
+			assert.Equal(t, Holder{Mode: Exclusive, Holds: 1, Foreign: true, Remaining: time.Second}, h, fields[0])
 			continue
 		}
 		token, err := strconv.ParseUint(fields[1], 10, 64)
 		require.NoError(t, err)
-		assert.Equal(t, Holder{Token: Token(token), Label: fields[2], Metadata: fields[3], Remaining: time.Second}, h, fields[0])
+		assert.Equal(t, Holder{Mode: Exclusive, Holds: 1, Token: Token(token), Label: fields[2], Metadata: fields[3], Remaining: time.Second}, h, fields[0])
 	}
 	assert.Positive(t, lines)
 }
@@ -41,7 +41,7 @@ func TestRecordFormat(t *testing.T) {
 // What is written beside the record, byte for byte; docs/format.md describes it.
 func TestSideFormats(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		c := f.client(t)
+		c := f.client(t, Label("me"))
 		k := newKeys("k")
 		held, err := c.Mutex("k", Fenced()).Lock(t.Context())
 		require.NoError(t, err)
@@ -55,20 +55,23 @@ func TestSideFormats(t *testing.T) {
 		messages.Subscribe(c.hub.channel)
 		message := make(chan string)
 		go func() { message <- (<-messages.Messages()).Message }()
-		go c.Mutex("k").Lock(t.Context())
+		go c.Mutex("k", Metadata("job")).Lock(t.Context())
 		time.Sleep(time.Millisecond)
 		reservations, err := f.ZMembers(k.queue)
 		require.NoError(t, err)
 		require.Len(t, reservations, 1)
 		assert.True(t, isID(reservations[0]))
 		entry := f.HGet(k.entries, reservations[0])
-		assert.Regexp(t, `^gl1\|1\|\d{12}\|`+c.hub.channel+`$`, entry)
+		assert.Regexp(t, `^gl1\|1\|0\|\d{12}\|\d{15}\|m\|[0-9a-f]{32}\|30000\|0\|\|`+c.hub.channel+`\|me\|job$`, entry)
+		seq, err := f.ZScore(k.queue, reservations[0])
+		require.NoError(t, err)
+		assert.Equal(t, strconv.FormatFloat(seq, 'f', 0, 64), strings.Split(entry, "|")[4], "the score, exactly")
 		assert.Regexp(t, `^__golocker:c:[0-9a-f]{32}$`, c.hub.channel)
 		assert.Positive(t, f.TTL(k.queue))
 		assert.Positive(t, f.TTL(k.entries))
 
 		require.NoError(t, held.Unlock(t.Context()))
-		assert.Equal(t, "gl1|w|"+reservations[0], <-message)
+		assert.Equal(t, "gl1|g|"+reservations[0]+"|"+strings.Split(entry, "|")[4]+"|0", <-message)
 	})
 }
 

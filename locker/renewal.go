@@ -26,31 +26,35 @@ func (t *tenure) renewalTTL() time.Duration {
 	var ttl time.Duration
 	for l := t.held; l != nil; l = l.next {
 		if l.mutex.cfg.renew {
-			ttl = max(ttl, l.mutex.cfg.ttl)
+			ttl = max(ttl, l.mutex.ttl)
 		}
 	}
 	return ttl
 }
 
 // due implements task: the time of a renewal, or of an end, has come.
-func (t *tenure) due(now time.Time) (need, time.Time) {
+func (t *tenure) due(now time.Time) (renewal need) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.check(suspended.recent()); t.held == nil {
-		return need{}, time.Time{}
-	}
-	var renewal need
+	t.check(suspended.recent())
 	if t.renewalTTL() > 0 && !t.renewAt.IsZero() && !now.Before(t.renewAt) {
 		t.renewAt = time.Time{}
 		// Half of what is left, so that a reply that is lost can be made up for.
 		patience := min(t.mutex.attempt, t.lastDeadline().Sub(now)/2)
 		renewal = need{max(patience, 20*time.Millisecond), t.lastErr != nil, t.client.link.shard(t.mutex.keys.record)}
 	}
-	return renewal, t.next()
+	t.plan()
+	return renewal
 }
 
-// next is when the watchdog has to look at the tenure again. It needs t.mu.
+// plan tells the watchdog when to look at the tenure again. It needs t.mu.
+func (t *tenure) plan() { t.client.dog.move(&t.job, t.next()) }
+
+// next is when that is, zero once the tenure is over. It needs t.mu.
 func (t *tenure) next() time.Time {
+	if t.held == nil {
+		return time.Time{}
+	}
 	at := t.term.deadline
 	for l := t.held; l != nil; l = l.next {
 		if end := l.deadline(); end.Before(at) {
@@ -86,23 +90,25 @@ func (t *tenure) begin(now time.Time, patience time.Duration) (call, bool) {
 	}
 	t.renewal, t.asked = make(chan struct{}), ttl
 	t.mayArm(patience, ttl)
-	return renewCall(&t.mutex.keys, t.id, ttl, t.token != 0), true
+	return t.renewCall(ttl), true
+}
+
+func (t *tenure) renewCall(ttl time.Duration) call {
+	return renewCall(t.mutex, t.id, ttl, t.mutex.cfg.fenced || t.token != 0)
 }
 
 // reply implements task. An error is no loss: the renewal is tried again until the
 // deadline.
-func (t *tenure) reply(sent moment, v driver.Value, err error) time.Time {
+func (t *tenure) reply(sent moment, v driver.Value, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	close(t.renewal)
 	t.renewal = nil
-	if t.held == nil {
-		return time.Time{}
-	}
 	if err == nil {
 		err = heldReply(v)
 	}
 	switch {
+	case t.held == nil:
 	case err == nil:
 		t.armed(sent, t.asked)
 		t.renewAt = renewalTime(sent.at, t.asked)
@@ -112,8 +118,6 @@ func (t *tenure) reply(sent moment, v driver.Value, err error) time.Time {
 		t.lastErr = err
 		t.renewAt = time.Now().Add(retryPause(t.asked))
 	}
-	if t.check(suspended.recent()); t.held == nil {
-		return time.Time{}
-	}
-	return t.next()
+	t.check(suspended.recent())
+	t.plan()
 }

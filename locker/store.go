@@ -23,11 +23,23 @@ const fenceRetention = 24 * time.Hour
 
 func retention(ttl time.Duration) time.Duration { return max(fenceRetention, 2*ttl) }
 
-// voidLife is how long the id of a given-up attempt is remembered: longer than a
-// request can be on its way.
+// voidLife is how long the id of an attempt is remembered after its end if one of
+// its requests was not answered: longer than a request can be on its way.
 func voidLife(ttl time.Duration) time.Duration { return max(time.Minute, 2*ttl) }
 
+// echoLife is how long it is remembered if all were answered. A request that was
+// may arrive once more, by a proxy that repeats it.
+const echoLife = 10 * time.Second
+
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// keepFence is for how many ms a script keeps the last token; "0" if the lock has none.
+func keepFence(fenced bool, ttl time.Duration) string {
+	if !fenced {
+		return "0"
+	}
+	return millis(retention(ttl))
+}
 
 func flag(b bool) string {
 	if b {
@@ -40,17 +52,20 @@ func flag(b bool) string {
 type request struct {
 	name   string
 	keys   *keys
+	mode   mode
 	id     string
+	owner  string // "" for a plain mutex
+	within string // the hold that this re-enters, if it is known
 	tail   string // "<label>|<metadata>"
 	ttl    time.Duration
 	fenced bool
 }
 
-// A place is where a waiter wants to be told that the lock is free. The zero
-// place wants nothing.
+// A place is where a waiter stands in the queue, and where it wants to be told that
+// it has been granted the lock. The zero place wants neither.
 type place struct {
 	reservation string
-	channel     string
+	channel     string        // "" if it polls
 	life        time.Duration // until the entry counts as abandoned
 }
 
@@ -72,94 +87,105 @@ func (s *store) set(ctx context.Context, r *request) (bool, error) {
 	return true, nil
 }
 
-// acquire takes the lock, or says who holds it and takes the place in the queue.
-func (s *store) acquire(ctx context.Context, r *request, p place) (Token, error) {
-	v, err := s.link.run(ctx, call{acquireScript,
-		[]string{r.keys.record, r.keys.fence, r.keys.queue, r.keys.entries, r.keys.void},
-		[]string{r.id, r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)),
-			p.reservation, p.channel, millis(p.life)}})
+// acquire takes the lock, or says who holds it and takes the place in the queue. seq
+// is what tells this place from an earlier one of the same reservation; "" if there is
+// none.
+func (s *store) acquire(ctx context.Context, r *request, p place) (token Token, seq string, err error) {
+	args := []string{r.id, string(r.mode), r.owner, r.tail, millis(r.ttl), keepFence(r.fenced, r.ttl),
+		p.reservation, p.channel, millis(p.life), s.link.trusted()}
+	if r.mode.owned() {
+		args = append(args, r.within)
+	}
+	v, err := s.link.run(ctx, call{r.mode.family().acquire, r.keys.all(), args})
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	status, rest, ok := splitReply(v)
 	switch {
 	case !ok:
 	case status == 1 && len(rest) == 1:
-		return readToken(rest[0])
-	case status == 0 && len(rest) == 2:
+		token, err = readToken(rest[0])
+		return token, "", err
+	case status == 0 && len(rest) == 3:
 		left, ok1 := rest[0].(int64)
 		value, ok2 := rest[1].(string)
-		if ok1 && ok2 {
-			// The server rounds: 0 is less than a millisecond.
-			return 0, &LockedError{Name: r.name, Holder: parseRecord(value, time.Duration(max(left, 1))*time.Millisecond)}
+		seq, ok3 := rest[2].(string)
+		if ok1 && ok2 && ok3 {
+			return 0, seq, r.locked(left, value)
 		}
 	case status == -1:
-		return 0, errVoid
+		return 0, "", errVoid
 	case status == -2 && len(rest) == 1:
 		kind, _ := rest[0].(string)
-		return 0, &ForeignError{Name: r.name, Type: kind}
+		return 0, "", &ForeignError{Name: r.name, Type: kind}
 	case status == -3:
-		return 0, &ForeignError{Name: r.name, Type: "string"}
+		return 0, "", &ForeignError{Name: r.name, Type: "string"}
+	case status == -4:
+		return 0, "", &DeadlockError{Name: r.name}
 	}
-	return 0, oddReply("acquire", v)
+	return 0, "", oddReply("acquire", v)
+}
+
+// locked says who is in the way, for at least so many ms.
+func (r *request) locked(left int64, value string) error {
+	// The server rounds: 0 is less than a millisecond.
+	remaining := time.Duration(max(left, 1)) * time.Millisecond
+	if !r.mode.owned() {
+		return &LockedError{Name: r.name, Holder: parseRecord(value, remaining)}
+	}
+	h, _ := parseHold(value, 0)
+	h.Remaining = remaining
+	return &LockedError{Name: r.name, Holder: h}
 }
 
 // attach takes up the lease with the id old under r.id. unsure is the id under
 // which it may have been taken up before by a request of unknown outcome, or "".
-func (s *store) attach(ctx context.Context, r *request, old, unsure string) (Token, error) {
-	v, err := s.link.run(ctx, call{attachScript,
-		[]string{r.keys.record, r.keys.fence, r.keys.void},
-		[]string{old, r.id, r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure}})
+func (s *store) attach(ctx context.Context, r *request, old, unsure string) (token Token, owner string, err error) {
+	args := []string{old, r.id, r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure}
+	if r.mode.owned() {
+		args = []string{old, r.id, string(r.mode), r.tail, millis(r.ttl), keepFence(r.fenced, r.ttl), unsure}
+	}
+	v, err := s.link.run(ctx, call{r.mode.family().attach, []string{r.keys.record, r.keys.fence, r.keys.void}, args})
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	status, rest, ok := splitReply(v)
 	switch {
 	case !ok:
-	case status == 1 && len(rest) == 1:
-		return readToken(rest[0])
+	case status == 1 && len(rest) >= 1:
+		if len(rest) == 2 {
+			owner, _ = rest[1].(string)
+		}
+		token, err = readToken(rest[0])
+		return token, owner, err
 	case status == 0:
-		return 0, ErrAbsent
+		return 0, "", ErrAbsent
 	case status == -1:
-		return 0, ErrTaken
+		return 0, "", ErrTaken
 	case status == -2 && len(rest) == 1:
 		kind, _ := rest[0].(string)
-		return 0, &ForeignError{Name: r.name, Type: kind}
+		return 0, "", &ForeignError{Name: r.name, Type: kind}
 	}
-	return 0, oddReply("attach", v)
+	return 0, "", oddReply("attach", v)
 }
 
-func renewCall(k *keys, id string, ttl time.Duration, fenced bool) call {
-	keep := "0"
-	if fenced {
-		keep = millis(retention(ttl))
-	}
-	return call{renewScript, []string{k.record, k.fence}, []string{id, millis(ttl), keep}}
+func renewCall(m *Mutex, id string, ttl time.Duration, fenced bool) call {
+	return call{m.mode.family().renew, []string{m.keys.record, m.keys.fence}, []string{id, millis(ttl), keepFence(fenced, ttl)}}
 }
 
-// releaseCall ends a lease. late tells that a request which took it may still be
-// on its way to the server.
-func (s *store) releaseCall(k *keys, id string, ttl time.Duration, late bool) call {
-	return call{releaseScript, []string{k.record, k.queue, k.entries, k.void},
-		[]string{id, s.link.trusted(), remember(ttl, late)}}
+// releaseCall ends a lease. Its id is remembered for so long, where a request that
+// takes the lock under it may still arrive.
+func (s *store) releaseCall(m *Mutex, id string, remember time.Duration) call {
+	return call{m.mode.family().release, m.keys.all(), []string{id, s.link.trusted(), millis(remember)}}
 }
 
-// giveUpCall ends an attempt. late tells that one of its requests may still be on
-// its way to the server.
-func (s *store) giveUpCall(r *request, reservation string, late bool) call {
-	return call{giveUpScript, []string{r.keys.record, r.keys.queue, r.keys.entries, r.keys.void},
-		[]string{r.id, s.link.trusted(), reservation, remember(r.ttl, late)}}
-}
-
-func remember(ttl time.Duration, late bool) string {
-	if !late {
-		return "0"
-	}
-	return millis(voidLife(ttl))
+// giveUpCall ends an attempt.
+func (s *store) giveUpCall(r *request, reservation string, remember time.Duration) call {
+	return call{r.mode.family().giveUp, r.keys.all(), []string{r.id, s.link.trusted(), millis(remember), reservation}}
 }
 
 func unattachCall(r *request, old string) call {
-	return call{unattachScript, []string{r.keys.record, r.keys.void}, []string{old, r.id, millis(voidLife(r.ttl))}}
+	return call{r.mode.family().unattach, []string{r.keys.record, r.keys.void}, []string{old, r.id, millis(voidLife(r.ttl))}}
 }
 
 // heldReply reads the reply of renew and release: nil, ErrAbsent or ErrTaken.

@@ -21,7 +21,8 @@ type tenure struct {
 	owner  string // who may re-enter it; "" if nobody may
 	job    job
 	mode   mode
-	late   bool // a request that takes the lock may still be on its way
+	// remember is for how long the server has to know that the id is over.
+	remember time.Duration
 
 	mu       sync.Mutex // guards what follows, and the handles' own state
 	released bool       // or detached; outcome is known
@@ -46,10 +47,12 @@ type tenure struct {
 type grant struct {
 	id    string
 	token Token
-	owner string // "" unless the lock may be re-entered
+	owner string // "" unless the lock has one
 	sent  moment
 	ttl   time.Duration // what the request sent then has armed
-	late  bool          // a request that takes the lock may still be on its way
+	// remember is for how long the server has to know, after the end, that the id is
+	// over: a request that takes the lock may still be on its way.
+	remember time.Duration
 }
 
 // newLease begins a tenure of m with its first handle. Its time runs already; it
@@ -59,7 +62,7 @@ func newLease(m *Mutex, g grant) *Lease {
 		tenure tenure
 		lease  Lease
 	}{tenure: tenure{
-		client: m.client, mutex: m, id: g.id, token: g.token, owner: g.owner, mode: modeMutex, late: g.late,
+		client: m.client, mutex: m, id: g.id, token: g.token, owner: g.owner, mode: m.mode, remember: g.remember,
 	}}
 	t, l := &both.tenure, &both.lease
 	t.job.task = t
@@ -69,15 +72,17 @@ func newLease(m *Mutex, g grant) *Lease {
 	return l
 }
 
-// watch gives the tenure into the watchdog's care and opens it to re-entry. It
-// returns false if the watchdog is closed.
-func (t *tenure) watch() bool {
+// watch gives the tenure into the watchdog's care and opens it to re-entry, unless it
+// is to stay apart. It returns false if the watchdog is closed.
+func (t *tenure) watch(apart bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.client.dog.add(&t.job, t.next()) {
 		return false
 	}
-	t.client.holdings.add(t)
+	if !apart {
+		t.client.holdings.add(t)
+	}
 	return true
 }
 

@@ -249,39 +249,31 @@ func TestExtendOfAReentry(t *testing.T) {
 	})
 }
 
-func TestDetachOfAReenteredLock(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		c := f.client(t)
-		outer := owned(t, c)
-		inner := mustReenter(t, c)
-		f.reset()
-		_, err := outer.Detach(t.Context(), time.Hour)
-		assert.Error(t, err)
-		assert.Empty(t, f.commands())
-		assert.True(t, outer.Valid())
-		require.NoError(t, inner.Unlock(t.Context()))
-		_, err = outer.Detach(t.Context(), time.Hour)
-		require.NoError(t, err)
-		assert.ErrorIs(t, inner.Unlock(t.Context()), ErrReleased)
-		assert.Zero(t, reenterable(c))
-		_, ok := outer.tenure.join(outer.mutex)
-		assert.False(t, ok)
-	})
-}
-
 // The re-entry comes while Detach lengthens the lease.
 func TestDetachRacesReentry(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		c := f.client(t)
-		outer := owned(t, c)
+		m := f.client(t).Mutex("k", Reentrant(), As(NamedOwner("me")))
+		outer, err := m.Lock(t.Context())
+		require.NoError(t, err)
 		var inner *Lease
 		f.set(func() {
-			f.after = func(context.Context, driver.Command) error { inner, _ = reenter(c); return nil }
+			f.after = func(ctx context.Context, cmd driver.Command) error {
+				if inner == nil && cmd.Args[1] == holdFamily.renew.sha {
+					inner, err = m.Lock(ctx)
+				}
+				return err
+			}
 		})
-		_, err := outer.Detach(t.Context(), time.Hour)
-		assert.Error(t, err)
-		assert.True(t, outer.Valid())
+		id, err := outer.Detach(t.Context(), time.Hour)
+		require.NoError(t, err)
+		assert.False(t, outer.Valid())
 		assert.True(t, inner.Valid())
+		taken, err := m.Attach(t.Context(), id)
+		require.NoError(t, err)
+		require.NoError(t, inner.Unlock(t.Context()))
+		assert.True(t, f.Exists("k"))
+		require.NoError(t, taken.Unlock(t.Context()))
+		assert.False(t, f.Exists("k"))
 	})
 }
 
@@ -313,7 +305,7 @@ func TestShortGrant(t *testing.T) {
 		f.SetTTL("k", 2*time.Second)
 		begun := now()
 		l := newLease(m, grant{id: id, sent: begun, ttl: 2 * time.Second})
-		require.True(t, l.tenure.watch())
+		require.True(t, l.tenure.watch(false))
 		assert.Equal(t, begun.at.Add(2*time.Second-margin(2*time.Second)), l.Deadline())
 		time.Sleep(700 * time.Millisecond)
 		assert.Greater(t, f.TTL("k"), 29*time.Second)

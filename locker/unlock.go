@@ -161,7 +161,7 @@ func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
 			unsure = true
 		}
 		last = requestError(err)
-		if !transient(err) || n > 0 && t.client.sleep(ctx, retryPause(t.mutex.cfg.ttl)) != nil {
+		if !transient(err) || n > 0 && t.client.sleep(ctx, retryPause(t.mutex.ttl)) != nil {
 			break
 		}
 	}
@@ -190,7 +190,7 @@ func releaseOutcome(err error, unsure bool) (outcome error, known bool) {
 }
 
 func (t *tenure) releaseCall() call {
-	return t.client.store.releaseCall(&t.mutex.keys, t.id, t.mutex.cfg.ttl, t.late)
+	return t.client.store.releaseCall(t.mutex, t.id, t.remember)
 }
 
 // startClose ends the tenure because its client closes. ok tells whether it is to

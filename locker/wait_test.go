@@ -114,44 +114,41 @@ func TestCrashedHolderDelaysByItsTTL(t *testing.T) {
 	})
 }
 
-func TestCancelledWaiterLeavesTheQueueAndPassesTheWakeUpOn(t *testing.T) {
+func TestCancelledWaiterLeavesTheQueueAndPassesTheGrantOn(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		held, err := f.client(t).Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
+		// The first waiter hears nothing, so that it does not know of its grant.
+		f.set(func() { f.noPubSub = true })
 		first := f.client(t)
 		gaveUp := make(chan error)
 		go func() {
-			_, err := first.Mutex("k").Lock(ctx)
+			_, err := first.Mutex("k", Retry(Constant(time.Hour))).Lock(ctx)
 			gaveUp <- err
 		}()
 		synctest.Wait()
+		f.set(func() { f.noPubSub = false })
 		got := make(chan struct{})
+		second := f.client(t)
 		go func() {
-			_, err := f.client(t).Mutex("k").Lock(t.Context())
+			_, err := second.Mutex("k").Lock(t.Context())
 			assert.NoError(t, err)
 			close(got)
 		}()
 		synctest.Wait()
-		// The first waiter is woken and cannot act on it any more.
-		f.set(func() {
-			f.before = func(ctx context.Context, cmd driver.Command) error {
-				if cmd.Name() == "EVALSHA" && cmd.Args[1] == acquireScript.sha && ctx.Done() != nil {
-					f.mu.Lock()
-					f.before = nil
-					f.mu.Unlock()
-					cancel()
-					<-ctx.Done()
-					return driver.NotSent(ctx.Err())
-				}
-				return nil
-			}
-		})
 		begun := time.Now()
 		require.NoError(t, held.Unlock(t.Context()))
+		synctest.Wait()
+		select {
+		case <-got:
+			t.Fatal("the second waiter overtook the first")
+		default:
+		}
+		cancel()
 		assert.ErrorIs(t, <-gaveUp, context.Canceled)
 		<-got
-		assert.Less(t, time.Since(begun), 100*time.Millisecond)
+		assert.Zero(t, time.Since(begun))
 	})
 }
 
@@ -209,7 +206,8 @@ func TestManyLeasesNeedFewGoroutinesAndAreAllRenewed(t *testing.T) {
 
 func TestWakeUpThatMeetsABadConnectionIsNotUsedUp(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		held, err := f.client(t).Mutex("k", TTL(time.Hour)).Lock(t.Context())
+		c := f.client(t)
+		_, err := c.Mutex("k", TTL(time.Hour)).Lock(t.Context())
 		require.NoError(t, err)
 		got := make(chan struct{})
 		go func() {
@@ -221,14 +219,15 @@ func TestWakeUpThatMeetsABadConnectionIsNotUsedUp(t *testing.T) {
 		var n atomic.Int32
 		f.set(func() {
 			f.before = func(_ context.Context, cmd driver.Command) error {
-				if cmd.Args[1] == acquireScript.sha && n.Add(1) <= resends+1 {
+				if cmd.Args[1] == mutexFamily.acquire.sha && n.Add(1) <= resends+1 {
 					return errLostReply
 				}
 				return nil
 			}
 		})
 		begun := time.Now()
-		require.NoError(t, held.Unlock(t.Context()))
+		_, err = c.ForceRelease(t.Context(), "k") // which does not grant but tell
+		require.NoError(t, err)
 		<-got
 		assert.LessOrEqual(t, time.Since(begun), 5*time.Second)
 	})

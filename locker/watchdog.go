@@ -44,18 +44,19 @@ type job struct {
 	need  need // while it waits for a sender
 }
 
-// A task is what a job is about. None of its methods may block.
+// A task is what a job is about. None of its methods may block. due and reply say
+// when to look again by calling move themselves, under the lock of what they went
+// by: then no time that is out of date can come after one that is newer.
 type task interface {
 	// due is called when the job's time has come. It says what request is to
-	// be made, if any, and when to look again; a zero time ends the job.
-	due(now time.Time) (need, time.Time)
+	// be made, if any.
+	due(now time.Time) need
 	// begin is called when the request is about to be sent. It gives the call,
 	// for which it is given patience to be answered; ok is false if it is not
 	// wanted any more.
 	begin(now time.Time, patience time.Duration) (c call, ok bool)
-	// reply gives the outcome of the request sent at sent, and says when to look
-	// again; a zero time ends the job.
-	reply(sent moment, v driver.Value, err error) (next time.Time)
+	// reply gives the outcome of the request sent at sent.
+	reply(sent moment, v driver.Value, err error)
 }
 
 func newWatchdog(l *link) *watchdog {
@@ -89,7 +90,7 @@ func (w *watchdog) remove(j *job) {
 	}
 }
 
-// move looks at the job at another time.
+// move looks at the job at another time; a zero time ends it.
 func (w *watchdog) move(j *job, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,9 +166,7 @@ func (w *watchdog) takeDue(due []*job) []*job {
 func (w *watchdog) fire(due []*job) {
 	now := time.Now()
 	for _, j := range due {
-		need, next := j.due(now)
-		w.move(j, next)
-		if need.patience > 0 {
+		if need := j.due(now); need.patience > 0 {
 			j.need = need
 			w.queue(j)
 		}

@@ -178,7 +178,7 @@ func deadEntries(f *fakeDeployment, n int, until time.Time) {
 	for i := range n {
 		r := newID()
 		f.ZAdd(k.queue, float64(i), r)
-		f.HSet(k.entries, r, fmt.Sprintf("gl1|1|%d|__golocker:c:%s", until.UnixMilli(), newID()))
+		f.HSet(k.entries, r, fmt.Sprintf("gl1|1|0|%d|%d|m|%s|30000|0||__golocker:c:%s|dead|", until.UnixMilli(), i, newID(), newID()))
 	}
 	f.SetTTL(k.queue, time.Hour)
 	f.SetTTL(k.entries, time.Hour)
@@ -274,7 +274,7 @@ func TestAttachAgainAfterUnknown(t *testing.T) {
 		defer cancel()
 		_, err = c.Mutex("k").Attach(ctx, id)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		f.set(func() { f.after = nil; f.before = onceScript(unattachScript.sha) })
+		f.set(func() { f.after = nil; f.before = onceScript(mutexFamily.unattach.sha) })
 		_, err = c.Mutex("k").Attach(t.Context(), id)
 		assert.NoError(t, err, "the id remains good for another Attach")
 	})

@@ -6,7 +6,7 @@
 --      6 retention ms of the fence, 7 an id of this client that an earlier taking up
 --      with unknown outcome may have left, or ""
 -- reply {1, token} taken up · {0} there is no lock · {-1} it is somebody else's, or
---      this taking up was given up · {-2, type} not a string
+--      this taking up was given up · {-2, what} another kind of value
 local value = read(KEYS[1])
 if failed(value) then
   return value
@@ -15,7 +15,7 @@ if not value then
   return {0}
 end
 if value == 0 then
-  return {-2, redis.call('TYPE', KEYS[1]).ok}
+  return {-2, kind_at(KEYS[1])}
 end
 local ttl = tonumber(ARGV[4])
 if held_by(value, ARGV[2]) then
@@ -29,10 +29,17 @@ if not detached or redis.call('ZSCORE', KEYS[3], ARGV[2]) then
 end
 local _, token, lease = parse(value)
 if token ~= '0' or ARGV[5] == '1' then
-  token = next_token(KEYS[2], ARGV[6])
+  local short
+  token, short = next_token(KEYS[2], ARGV[6])
+  if not token then
+    return short
+  end
 end
 -- Nobody believes in a detached lease, so that its TTL may be shortened to that of
 -- the new holder. The record remembers the longer one, for unattach.
 local longest = digits(math.max(ttl, tonumber(lease)))
-redis.call('SET', KEYS[1], 'gl1|m|' .. ARGV[2] .. '|' .. token .. '|' .. longest .. '|' .. ARGV[3], 'PX', ttl)
+local written = write(KEYS[1], ARGV[2], token, longest, ARGV[3], ttl)
+if failed(written) then
+  return written
+end
 return {1, token}

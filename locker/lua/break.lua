@@ -1,19 +1,25 @@
--- Ends a lease whoever holds it. Deletes only what is provably a lock of ours.
+-- Ends all leases on a lock, whoever holds them. Deletes only what is provably a
+-- lock of ours. Who waits first is told to ask; it may be of any kind.
 --
 -- KEYS record, queue, entries
--- ARGV 1 whether the count of PUBLISH can be trusted 0|1
--- reply {1, record, pttl} released · {0} there was no lock · {-2, type} something foreign
-local value = read(KEYS[1])
-if failed(value) then
-  return value
-end
-if not value then
+-- reply {1, record as GET or HGETALL gives it, pttl, server's ms} released · {0} there
+--      was no lock · {-2, type} something foreign
+local kind = redis.call('TYPE', KEYS[1]).ok
+local value
+if kind == 'none' then
   return {0}
-end
-if not parse(value) then
-  return {-2, redis.call('TYPE', KEYS[1]).ok}
+elseif kind == 'string' then
+  value = redis.call('GET', KEYS[1])
+  if not parse(value) then
+    return {-2, kind}
+  end
+else
+  if kind_at(KEYS[1]) == kind then
+    return {-2, kind}
+  end
+  value = redis.call('HGETALL', KEYS[1])
 end
 local left = redis.call('PTTL', KEYS[1])
 redis.call('DEL', KEYS[1])
-wake(KEYS[2], KEYS[3], ARGV[1] == '1')
-return {1, value, left}
+serve(KEYS[2], KEYS[3], false, '', function() return nil end)
+return {1, value, left, digits(now_us() / 1000)}

@@ -1,30 +1,10 @@
 -- Shared by the scripts below; docs/format.md describes what they store.
---
--- A mutex record is the string "gl1|m|<id>|<token>|<ttl>|<label>|<metadata>".
-local function parse(value)
-  local id, token, ttl = string.match(value, '^gl1|m|(%x+)|(%d+)|(%d+)|[^|]*|')
-  if id and #id == 32 then
-    return id, token, ttl
-  end
-end
-
--- Returns the string at key, or false, or 0 for a value of another type (which is
--- nobody's record), or an error. An error tells that nothing is known; it must be
--- returned to the caller.
-local function read(key)
-  local value = redis.pcall('GET', key)
-  if type(value) == 'table' and string.find(value.err, 'WRONGTYPE', 1, true) then
-    return 0
-  end
-  return value
-end
-
 local function failed(value)
-  return type(value) == 'table'
+  return type(value) == 'table' and value.err ~= nil
 end
 
-local function held_by(value, id)
-  return string.sub(value, 1, 7 + #id) == 'gl1|m|' .. id .. '|'
+local function wrong_type(value)
+  return failed(value) and string.find(value.err, 'WRONGTYPE', 1, true)
 end
 
 -- Renewing and extending only lengthen: a duplicate that arrives late must not
@@ -45,12 +25,19 @@ local function digits(n)
   return string.format('%.0f', n)
 end
 
--- The counter is written before the record: should the record fail to be
--- written, a token is skipped and nothing else happened.
+-- Draws a fencing token; without retention the lock has none, which is '0'. It is
+-- drawn before the record is written: should that fail, a token is skipped and
+-- nothing else happened. Returns nil and the error where memory is short.
 local function next_token(key, retention)
+  if retention == '0' then
+    return '0'
+  end
   local last = tonumber(redis.call('GET', key) or '0')
   local token = digits(math.max(last + 1, now_us()))
-  redis.call('SET', key, token, 'PX', retention)
+  local set = redis.pcall('SET', key, token, 'PX', retention)
+  if failed(set) then
+    return nil, set
+  end
   return token
 end
 
@@ -58,9 +45,24 @@ end
 -- still on its way takes nothing. It must not stand in the way of a release:
 -- where memory is short, the late request leaves a lease that lapses by itself.
 local function remember(key, id, life)
+  if life == '0' then
+    return
+  end
   local now = now_us() / 1000
   if not failed(redis.pcall('ZADD', key, now + life, id)) then
-    arm(key, life)
+    arm(key, tonumber(life))
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
   end
+end
+
+-- Names what stands at a key where another kind of lock was expected.
+local function kind_at(key)
+  local kind = redis.call('TYPE', key).ok
+  if kind == 'string' and string.sub(redis.call('GET', key), 1, 6) == 'gl1|m|' then
+    return 'mutex'
+  elseif kind == 'hash' then
+    local locks = {x = 'reentrant lock', rw = 'read-write lock'}
+    return locks[redis.call('HGET', key, 'gl1')] or kind
+  end
+  return kind
 end

@@ -1,0 +1,71 @@
+package locker
+
+import (
+	"context"
+	"fmt"
+)
+
+// Upgrade takes the lock for writing while this lease reads under it. It waits for the
+// other readers to leave; nobody new is let in meanwhile, and writers that have been
+// waiting come after it. The lease returned is a further one: this one stays as it
+// is, and each is given up by its own Unlock.
+//
+// Of two readers that want to upgrade the second gets [ErrDeadlock] at once, since
+// each would wait for the other. It has to unlock, and then to lock for writing; what
+// it has read may have changed by then. If this lease is lost before the lock is had
+// for writing, Upgrade returns that loss. Its other errors are those of
+// [Mutex.Lock].
+func (l *Lease) Upgrade(ctx context.Context) (*Lease, error) { return l.upgrade(ctx, true) }
+
+// TryUpgrade is Upgrade if no other reader holds the lock at present, and returns a
+// [*LockedError] if one does.
+func (l *Lease) TryUpgrade(ctx context.Context) (*Lease, error) { return l.upgrade(ctx, false) }
+
+func (l *Lease) upgrade(ctx context.Context, wait bool) (*Lease, error) {
+	if err := l.changeable(modeRead, "upgrade"); err != nil {
+		return nil, err
+	}
+	return l.in(ctx, modeWrite, wait)
+}
+
+// Downgrade turns the lease from writing to reading without a gap in which another
+// writer could have the lock. The lease returned reads; this one is over, as after
+// Unlock. Readers who wait are let in. After an error this lease is as it was, unless
+// the error is [ErrLost].
+func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
+	if err := l.changeable(modeWrite, "downgrade"); err != nil {
+		return nil, err
+	}
+	reading, err := l.in(ctx, modeRead, false)
+	if err != nil {
+		return nil, err
+	}
+	// It was held until after the other one was, so that there was no gap. Should
+	// the server not answer now, the release goes on in the background.
+	_ = l.Unlock(ctx)
+	return reading, nil
+}
+
+func (l *Lease) changeable(from mode, what string) error {
+	if l.mutex.mode != from {
+		return invalid(fmt.Sprintf("%s of a lease that does not hold a read-write lock for %s", what, from.public()))
+	}
+	return l.Err()
+}
+
+// in takes the lock for the owner of l in another mode, within the time of l.
+func (l *Lease) in(ctx context.Context, to mode, wait bool) (*Lease, error) {
+	m := l.mutex.as(to)
+	other, err := m.lockAs(ctx, l.Owner(), wait)
+	if err != nil {
+		return nil, err
+	}
+	if lost := l.Err(); lost != nil {
+		// Somebody else may have been in between.
+		if err := other.Unlock(context.WithoutCancel(ctx)); err != nil {
+			return nil, fmt.Errorf("%w (and then: %w)", lost, err)
+		}
+		return nil, lost
+	}
+	return other, nil
+}

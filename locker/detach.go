@@ -1,0 +1,77 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Detach leaves the lock on the server for another process to take up with
+// [Mutex.Attach], and returns the id to do so. From its return on this lease is not held
+// any more; its context has ended with [ErrReleased]. The server keeps the lock for
+// at least ttl (limits as for [TTL]), within which it must be taken up.
+//
+// A lease that its owner has re-entered is detached by itself: the owner keeps the
+// others, and the server a hold for each side.
+//
+// Who knows the id can take the lock up; treat it as a secret of the lock's users.
+// After an error the lease is still held here, unless the error says otherwise.
+func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err error) {
+	if !l.shared() {
+		if err := l.Extend(ctx, ttl); err != nil {
+			return "", err
+		}
+		if id, ok, err := l.detach(); ok || err != nil {
+			return id, err
+		}
+		// It has been re-entered meanwhile.
+	}
+	own, err := l.apart(ctx)
+	if err != nil {
+		return "", err
+	}
+	if id, err = own.Detach(ctx, ttl); err != nil {
+		return "", errors.Join(err, own.Unlock(context.WithoutCancel(ctx)))
+	}
+	_ = l.Unlock(ctx) // sends nothing unless it has become the last one
+	return id, nil
+}
+
+// apart makes a hold of its own for the owner of l, which nobody else shares.
+func (l *Lease) apart(ctx context.Context) (*Lease, error) {
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	a, err := l.mutex.begin(ctx, l.Owner())
+	if err != nil {
+		return nil, err
+	}
+	defer a.end()
+	a.apart, a.req.within = true, l.tenure.id
+	lease, err := a.try(ctx, place{})
+	return lease, a.explain(ctx, err)
+}
+
+// shared tells whether other leases hold the tenure, too.
+func (l *Lease) shared() bool {
+	l.tenure.mu.Lock()
+	defer l.tenure.mu.Unlock()
+	return l.tenure.held != nil && l.tenure.held.next != nil
+}
+
+// detach ends the tenure and leaves it on the server. ok is false if others hold it.
+func (l *Lease) detach() (id string, ok bool, err error) {
+	t := l.tenure
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.check(suspended.recent()); l.cause != nil {
+		return "", false, l.cause
+	}
+	if t.held.next != nil {
+		return "", false, nil
+	}
+	t.end(func(*Lease) error { return ErrReleased })
+	t.released, t.outcome = true, ErrReleased
+	t.client.dog.remove(&t.job)
+	return t.id, true, nil
+}

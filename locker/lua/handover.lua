@@ -1,0 +1,24 @@
+-- Gives a free mutex to who waits first, and returns the id of the new holder. If
+-- there is none, the record is gone.
+local function hand_over(record, fence, queue, entries, trusted, me)
+  local holder
+  serve(queue, entries, trusted, me, function(e, lease)
+    if holder then
+      return false
+    elseif e.mode ~= 'm' then
+      return nil
+    end
+    local token = next_token(fence, e.retention)
+    if not token or failed(write(record, e.id, token, e.ttl, e.tail, lease)) then
+      return nil
+    end
+    holder = e.id
+    return token
+  end, function()
+    holder = nil
+  end)
+  if not holder then
+    redis.call('DEL', record)
+  end
+  return holder
+end

@@ -1,0 +1,101 @@
+-- Takes a hold on a lock with owners: where no other owner excludes it and nobody has
+-- been waiting for longer, or its owner has a hold already (to wait for those who
+-- wait for that one would be a deadlock). Else it takes a place in the queue.
+-- Asked again under the same id it answers "yours" and lengthens the hold.
+--
+-- A reader that wants to write waits before everybody else, for the other readers
+-- to leave. A second one cannot: each would wait for the other.
+--
+-- KEYS record, fence, queue, entries, void
+-- ARGV 1 id, 2 mode x|w|r, 3 owner, 4 "<label>|<metadata>", 5 ttl ms, 6 retention ms of
+--      the fence, 0 without; 7 reservation or "", 8 channel or "" if the waiter polls,
+--      9 reservation ms, 10 whether the count of PUBLISH can be trusted 0|1, 11 id of the
+--      hold that this is a re-entry to, or ""
+-- reply {1, token} held · {0, ms left, hold, seq or ""} another owner's hold is in the way, or
+--      others wait before · {-1} this id was given up · {-2, what} another kind of
+--      value · {-4, ms left, hold} another reader waits to become the writer
+local id, mode, owner, ttl, reservation = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), ARGV[7]
+local trusted = ARGV[10] == '1'
+
+local refused = refusal(KEYS[1], mode)
+if refused then
+  return refused
+end
+local now = now_us() / 1000
+
+local function held(h)
+  if reservation ~= '' then
+    forget(KEYS[3], KEYS[4], reservation)
+  end
+  return {1, h.token}
+end
+
+local function mine()
+  local h = alive(KEYS[1], id, now)
+  return h and (prolong(KEYS[1], id, h, now + ttl, ttl, now) or held(h))
+end
+
+local reply = mine()
+if reply then
+  return reply
+elseif redis.call('ZSCORE', KEYS[5], id) then
+  return {-1}
+end
+
+local function take()
+  local within = ARGV[11] ~= '' and alive(KEYS[1], ARGV[11], now)
+  local token, short = token_for(KEYS[2], mode, owner, ARGV[6], within)
+  if not token then
+    return short
+  end
+  local err = put(KEYS[1], id, mode, now + ttl, ttl, token, owner, ARGV[4], now)
+  if err then
+    return err
+  end
+  if mode == 'r' then
+    tidy(KEYS[1], now)
+  end
+  return held({token = token})
+end
+
+local blocked, own = look(KEYS[1], now, mode, owner)
+local queued = redis.call('EXISTS', KEYS[3]) == 1
+if blocked or queued then
+  own = own or find(KEYS[1], now, owner)
+end
+if not blocked and (own or not queued) then
+  return take()
+end
+
+local function answer(status, seq)
+  local h = blocked or find(KEYS[1], now) or {text = '', expires = now}
+  return {status, math.max(math.ceil(h.expires - now), 0), h.text, seq}
+end
+
+local upgrade = blocked and own and own.mode == 'r'
+if upgrade then
+  local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+  local e = first and entry_of(KEYS[4], first)
+  if e and e.expires and not dead(e, now) and tonumber(e.seq) < 0 and e.owner ~= owner then
+    return answer(-4)
+  end
+end
+
+local seq = ''
+if reservation ~= '' then
+  seq = enqueue(KEYS[3], KEYS[4], reservation, tonumber(ARGV[9]),
+    {mode = mode, id = id, ttl = ARGV[5], retention = ARGV[6], owner = owner, channel = ARGV[8], tail = ARGV[4]}, upgrade) or ''
+end
+-- A hold may have run out unnoticed.
+if queued or not blocked then
+  pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted, id)
+  reply = mine()
+  if reply then
+    return reply
+  end
+  blocked = look(KEYS[1], now, mode, owner)
+  if not blocked and redis.call('EXISTS', KEYS[3]) == 0 then
+    return take()
+  end
+end
+return answer(0, seq)

@@ -1,0 +1,41 @@
+-- Takes a detached hold up: its id changes from the old to the new one, so that of
+-- two takers one wins, and every handle of the old id is void. Mode and owner stay.
+--
+-- KEYS record, fence, void
+-- ARGV 1 old id, 2 new id, 3 mode, 4 "<label>|<metadata>", 5 ttl ms, 6 retention ms of
+--      the fence, 0 without; 7 an id of this client that an earlier taking up with
+--      unknown outcome may have left, or ""
+-- reply {1, token, owner} taken up · {0} nobody holds the lock · {-1} it is somebody
+--      else's, or this taking up was given up · {-2, what} another kind of value
+local refused = refusal(KEYS[1], ARGV[3])
+if refused then
+  return refused
+end
+local now, ttl = now_us() / 1000, tonumber(ARGV[5])
+local h = alive(KEYS[1], ARGV[2], now)
+if h then
+  return prolong(KEYS[1], ARGV[2], h, now + ttl, ttl, now) or {1, h.token, h.owner}
+end
+local old = ARGV[1]
+h = alive(KEYS[1], old, now)
+if not h and ARGV[7] ~= '' then
+  old = ARGV[7]
+  h = alive(KEYS[1], old, now)
+end
+if not h then
+  return {find(KEYS[1], now) and -1 or 0}
+elseif h.mode ~= ARGV[3] or redis.call('ZSCORE', KEYS[3], ARGV[2]) then
+  return {-1}
+end
+local token, short = token_for(KEYS[2], h.mode, h.owner, ARGV[6])
+if not token then
+  return short
+end
+-- Nobody believes in a detached hold, so that it may be shortened to the TTL of the
+-- new holder. The longer one is kept for unattach.
+local err = put(KEYS[1], ARGV[2], h.mode, now + ttl, math.max(ttl, tonumber(h.ttl)), token, h.owner, ARGV[4], now)
+if err then
+  return err
+end
+redis.call('HDEL', KEYS[1], old)
+return {1, token, h.owner}

@@ -1,0 +1,23 @@
+-- Ends a taking up whose outcome its caller never learned: the hold is detached
+-- under its old id again, and the new id is remembered as given up.
+--
+-- KEYS record, void
+-- ARGV 1 old id, 2 new id, 3 for how many ms to remember the new id
+-- reply 1
+local kind = kind_of(KEYS[1])
+if failed(kind) then
+  return kind
+end
+remember(KEYS[2], ARGV[2], ARGV[3])
+if kind == 'x' or kind == 'rw' then
+  local now = now_us() / 1000
+  local h = alive(KEYS[1], ARGV[2], now)
+  if h then
+    local err = put(KEYS[1], ARGV[1], h.mode, now + h.ttl, h.ttl, h.token, h.owner, h.tail, now)
+    if err then
+      return err
+    end
+    redis.call('HDEL', KEYS[1], ARGV[2])
+  end
+end
+return 1

@@ -1,0 +1,184 @@
+-- A lock with owners, reentrant or read-write, is a hash of holds. Each hold has a
+-- deadline of its own by the server's clock; the key's TTL reaches to the last of
+-- them. The fields are
+--
+--   gl1    "x" reentrant, "rw" read-write
+--   w      until when (server's ms) a hold that excludes other owners may last
+--   n      from how many fields on a new reader looks for dead ones
+--   <id>   "<mode x|w|r>|<until, server's ms>|<ttl>|<token>|<owner>|<label>|<metadata>"
+local kinds = {x = 'x', w = 'rw', r = 'rw'}
+
+local function hold_of(text)
+  local h = {text = text}
+  h.mode, h.expires, h.ttl, h.token, h.owner, h.tail = string.match(text, '^(%a)|(%d+)|(%d+)|(%d+)|([^|]*)|(.*)$')
+  h.expires = tonumber(h.expires)
+  return h
+end
+
+-- Returns the kind of lock at key, false if nothing is there, and another kind of
+-- value as its own. An error tells that nothing is known.
+local function kind_of(key)
+  local kind = redis.pcall('HGET', key, 'gl1')
+  if wrong_type(kind) or not kind and redis.call('EXISTS', key) == 1 then
+    return kind_at(key)
+  end
+  return kind
+end
+
+-- Returns what keeps the key from being a lock of this mode: an error, or a reply.
+local function refusal(key, mode)
+  local kind = kind_of(key)
+  if failed(kind) then
+    return kind
+  elseif kind and kind ~= kinds[mode] then
+    return {-2, kind_at(key)}
+  end
+end
+
+-- Returns the hold if it is alive.
+local function alive(key, id, now)
+  local text = redis.call('HGET', key, id)
+  local h = text and hold_of(text)
+  return h and h.expires > now and h
+end
+
+-- Shows the holds that are alive to see(h, id), until that returns true, and forgets the
+-- others. Returns whether it did.
+local function each(key, now, see)
+  local cursor = '0'
+  repeat
+    local page = redis.call('HSCAN', key, cursor, 'COUNT', 64)
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+      local id = page[2][i]
+      if #id == 32 then
+        local h = hold_of(page[2][i + 1])
+        if h.expires <= now then
+          redis.call('HDEL', key, id)
+        elseif see(h, id) then
+          return true
+        end
+      end
+    end
+  until cursor == '0'
+  return false
+end
+
+-- Returns a hold of another owner that stands in the way, and a hold of this
+-- owner if it has met one.
+local function look(key, now, mode, owner)
+  if mode == 'r' and tonumber(redis.call('HGET', key, 'w') or 0) <= now then
+    return -- No writer; readers are not looked at, there may be many.
+  end
+  local blocked, own
+  each(key, now, function(h)
+    if h.owner == owner then
+      own = h
+    elseif mode ~= 'r' or h.mode ~= 'r' then
+      blocked = h
+    end
+    return blocked
+  end)
+  return blocked, own
+end
+
+local function find(key, now, owner)
+  local own
+  each(key, now, function(h)
+    if not owner or h.owner == owner then
+      own = h
+    end
+    return own
+  end)
+  return own
+end
+
+-- Writes a hold. Other fields come with it in the same command, so that it is
+-- written as a whole or, where memory is short, not at all; then the error is returned.
+local function put(key, id, mode, expires, ttl, token, owner, tail, now)
+  local fields = {'gl1', kinds[mode], id, table.concat({mode, digits(expires), ttl, token, owner, tail}, '|')}
+  if mode ~= 'r' then
+    fields[5], fields[6] = 'w', digits(math.max(expires, tonumber(redis.call('HGET', key, 'w') or 0)))
+  end
+  local set = redis.pcall('HSET', key, unpack(fields))
+  if failed(set) then
+    return set
+  end
+  arm(key, math.ceil(expires - now))
+end
+
+-- Readers that crashed are met by the next writer. Where none comes, readers have
+-- to look for them, when their number has doubled.
+local function tidy(key, now)
+  local fields = redis.call('HLEN', key)
+  if fields > tonumber(redis.call('HGET', key, 'n') or 128) then
+    each(key, now, function() end)
+    redis.pcall('HSET', key, 'n', math.max(128, 2 * redis.call('HLEN', key)))
+  end
+end
+
+local function prolong(key, id, h, expires, ttl, now)
+  if expires > h.expires then
+    return put(key, id, h.mode, expires, math.max(ttl, tonumber(h.ttl)), h.token, h.owner, h.tail, now)
+  end
+  arm(key, math.ceil(h.expires - now))
+end
+
+-- Ends a hold. The record goes with the last one that is alive. Returns one that
+-- is left.
+local function drop(key, id, now)
+  redis.call('HDEL', key, id)
+  local left, excludes
+  each(key, now, function(h)
+    left = h
+    excludes = excludes or h.mode ~= 'r'
+    return excludes or h.mode == 'r'
+  end)
+  if not left then
+    redis.call('DEL', key)
+  elseif not excludes then
+    redis.call('HDEL', key, 'w')
+  end
+  return left
+end
+
+-- The token of a new hold: readers get that of the last writer, a re-entry that of
+-- the lease that it is made within.
+local function token_for(fence, mode, owner, retention, within)
+  if retention == '0' then
+    return '0'
+  elseif mode == 'r' then
+    local last = redis.call('GET', fence)
+    if last then
+      arm(fence, tonumber(retention))
+    end
+    return last or '0'
+  elseif within and within.mode ~= 'r' and within.owner == owner then
+    return within.token
+  end
+  return next_token(fence, retention)
+end
+
+-- Grants the lock to those whose turn it is: a writer that is alone, or all readers
+-- that wait before the next writer.
+local function pass_on(record, fence, queue, entries, trusted, me)
+  serve(queue, entries, trusted, me, function(e, lease)
+    local now = now_us() / 1000
+    if not kinds[e.mode] then
+      -- Of another kind: it has its turn when the key is free.
+      if redis.call('EXISTS', record) == 1 then
+        return false
+      end
+      return nil
+    elseif refusal(record, e.mode) or look(record, now, e.mode, e.owner) then
+      return false
+    end
+    local token = token_for(fence, e.mode, e.owner, e.retention)
+    if not token or put(record, e.id, e.mode, now + lease, e.ttl, token, e.owner, e.tail, now) then
+      return nil
+    end
+    return token
+  end, function(e)
+    drop(record, e.id, now_us() / 1000)
+  end)
+end

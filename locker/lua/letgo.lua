@@ -1,0 +1,25 @@
+-- Ends a hold or an attempt at one, and grants the lock to those who can have it
+-- now.
+local function let_go(id, trusted, life, reservation)
+  local kind = kind_of(KEYS[1])
+  if failed(kind) then
+    return kind
+  end
+  remember(KEYS[5], id, life)
+  if reservation ~= '' then
+    forget(KEYS[3], KEYS[4], reservation)
+  end
+  local held, left = false, false
+  local now = now_us() / 1000
+  if kind == 'x' or kind == 'rw' then
+    held = alive(KEYS[1], id, now)
+    left = drop(KEYS[1], id, now)
+  elseif kind then
+    return -1
+  end
+  pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted == '1')
+  if held then
+    return 1
+  end
+  return left and -1 or 0
+end

@@ -1,0 +1,112 @@
+-- The queue of waiters of one lock: a sorted set of reservations, scored by the
+-- time of arrival (server's µs, each later than the one before), and a hash of
+-- what each of them waits for.
+--
+-- An entry is "gl1|<listens>|<passed>|<until, server's ms>|<seq>|<mode>|<id>|<ttl>|
+-- <retention>|<owner>|<channel>|<label>|<metadata>". seq is the score. It is new each
+-- time that a reservation enters the queue, so that a waiter can tell a grant that
+-- it missed from one that is in force.
+local function forget(queue, entries, reservation)
+  redis.call('ZREM', queue, reservation)
+  redis.call('HDEL', entries, reservation)
+end
+
+-- Returns nothing for an entry that is gone, and one without expires for what
+-- another version wrote.
+local function entry_of(entries, reservation)
+  local text = redis.call('HGET', entries, reservation)
+  if not text then
+    return
+  end
+  local e = {text = text}
+  e.listens, e.passed, e.expires, e.seq, e.mode, e.id, e.ttl, e.retention, e.owner, e.channel, e.tail = string.match(
+    text, '^gl1|(%d)|(%d)|(%d+)|(%-?%d+)|(%a)|(%x+)|(%d+)|(%d+)|([^|]*)|([^|]*)|(.*)$')
+  e.expires = tonumber(e.expires)
+  return e
+end
+
+local function dead(e, now)
+  return not e or e.expires and e.expires - now < 1
+end
+
+-- Takes a place in the queue, or keeps it for longer. want has the entry's fields;
+-- first puts it before all others. Returns its seq, and nothing where memory is
+-- short: then the waiter polls.
+local function enqueue(queue, entries, reservation, life, want, first)
+  local now = now_us()
+  local e = redis.call('ZSCORE', queue, reservation) and entry_of(entries, reservation)
+  if not (e and e.seq) then
+    local seq = digits(-now)
+    if not first then
+      local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
+      seq = digits(math.max(now, (tonumber(last[2]) or 0) + 1))
+    end
+    if failed(redis.pcall('ZADD', queue, seq, reservation)) then
+      return
+    end
+    e = {seq = seq, passed = '0', expires = 0}
+  end
+  arm(queue, life)
+  local entry = table.concat({'gl1', want.channel == '' and '0' or '1', e.passed, digits(math.max(e.expires, now / 1000 + life)),
+    e.seq, want.mode, want.id, want.ttl, want.retention, want.owner, want.channel, want.tail}, '|')
+  if failed(redis.pcall('HSET', entries, reservation, entry)) then
+    return
+  end
+  arm(entries, life)
+  -- Every waiter clears away the dead around it, so that none stay for good while
+  -- the lock is held.
+  local rank = redis.call('ZRANK', queue, reservation)
+  for _, other in ipairs(redis.call('ZRANGE', queue, math.max(rank - 2, 0), rank + 2)) do
+    if dead(entry_of(entries, other), now / 1000) then
+      forget(queue, entries, other)
+    end
+  end
+  return e.seq
+end
+
+-- Grants the lock to those whose turn it is. try(e, lease) takes it for the entry e
+-- for so many ms, no longer than its reservation lasts, and returns the fencing
+-- token; false if it is not e's turn; nil if it is, but cannot be done here, and the
+-- waiter has to ask. undo(e) takes the grant back. me needs no message.
+--
+-- A waiter whose client hears nothing just now is passed over, once: it may be
+-- reconnecting. Where the count of PUBLISH cannot be trusted (a Cluster counts one
+-- node) a zero proves nothing.
+local function serve(queue, entries, trusted, me, try, undo)
+  local passed, now = 0, nil
+  while true do
+    local head = redis.call('ZRANGE', queue, passed, passed + 15)
+    if #head == 0 then
+      return
+    end
+    now = now or now_us() / 1000
+    for _, reservation in ipairs(head) do
+      local e = entry_of(entries, reservation)
+      if dead(e, now) then
+        forget(queue, entries, reservation)
+      elseif not e.expires then
+        passed = passed + 1
+      else
+        local token = try(e, math.floor(math.min(e.ttl, e.expires - now)))
+        if token == false then
+          return
+        elseif not token then
+          redis.pcall('PUBLISH', e.channel, 'gl1|w|' .. reservation)
+          return
+        end
+        local heard = true
+        if e.listens == '1' and e.id ~= me then
+          local received = redis.pcall('PUBLISH', e.channel, 'gl1|g|' .. reservation .. '|' .. e.seq .. '|' .. token)
+          heard = failed(received) or received > 0 or not trusted or e.passed == '1'
+        end
+        if heard then
+          forget(queue, entries, reservation)
+        else
+          undo(e)
+          redis.pcall('HSET', entries, reservation, 'gl1|1|1|' .. string.sub(e.text, 9))
+          passed = passed + 1
+        end
+      end
+    end
+  end
+end

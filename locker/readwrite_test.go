@@ -1,0 +1,384 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// sides returns both sides of a read-write lock on a client of their own.
+func (f *fakeDeployment) sides(t *testing.T, opts ...Option) (read, write *Mutex) {
+	c := f.client(t)
+	return c.Mutex("k", append(opts, ForReading())...), c.Mutex("k", append(opts, ForWriting())...)
+}
+
+// background calls Lock in a goroutine and returns when it waits, or is done.
+func background(t *testing.T, m *Mutex) <-chan *Lease {
+	got := make(chan *Lease, 1)
+	go func() {
+		lease, err := m.Lock(t.Context())
+		assert.NoError(t, err)
+		got <- lease
+	}()
+	synctest.Wait()
+	return got
+}
+
+func granted(got <-chan *Lease) *Lease {
+	synctest.Wait()
+	select {
+	case lease := <-got:
+		return lease
+	default:
+		return nil
+	}
+}
+
+func TestReadersShareAndAWriterIsAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, write := f.sides(t)
+		r1, err := read.Lock(t.Context())
+		require.NoError(t, err)
+		r2, err := read.Lock(t.Context())
+		require.NoError(t, err)
+		_, err = write.TryLock(t.Context())
+		locked, ok := errors.AsType[*LockedError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, Reading, locked.Holder.Mode)
+		assert.InDelta(t, 30*time.Second, locked.Holder.Remaining, float64(time.Second))
+		require.NoError(t, r1.Unlock(t.Context()))
+		require.NoError(t, r2.Unlock(t.Context()))
+		w, err := write.TryLock(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, Writing, w.Mode())
+		_, err = read.TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrLocked)
+		_, err = write.TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrLocked)
+		require.NoError(t, w.Unlock(t.Context()))
+		assert.False(t, f.Exists("k"))
+	})
+}
+
+func TestUncontendedReadPairIsTwoCommands(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, _ := f.sides(t)
+		for range 2 {
+			f.reset()
+			lease, err := read.Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+		assert.Equal(t, []string{"EVALSHA", "EVALSHA"}, f.commands())
+	})
+}
+
+func TestArrivalOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, write := f.sides(t)
+		read2, write2 := f.sides(t)
+		w0, err := write.Lock(t.Context())
+		require.NoError(t, err)
+		r1, r2 := background(t, read2), background(t, read)
+		w3 := background(t, write2)
+		r4 := background(t, read)
+
+		begun := time.Now()
+		require.NoError(t, w0.Unlock(t.Context()))
+		l1, l2 := granted(r1), granted(r2)
+		require.NotNil(t, l1, "all readers wake together")
+		require.NotNil(t, l2)
+		assert.Nil(t, granted(w3))
+		assert.Nil(t, granted(r4), "a reader does not overtake a writer")
+		_, err = read.TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrLocked)
+		require.NoError(t, l1.Unlock(t.Context()))
+		assert.Nil(t, granted(w3))
+		require.NoError(t, l2.Unlock(t.Context()))
+		l3 := granted(w3)
+		require.NotNil(t, l3)
+		assert.Nil(t, granted(r4))
+		require.NoError(t, l3.Unlock(t.Context()))
+		l4 := granted(r4)
+		require.NotNil(t, l4)
+		assert.Zero(t, time.Since(begun), "nobody had to poll")
+		require.NoError(t, l4.Unlock(t.Context()))
+		time.Sleep(time.Minute)
+		assert.Empty(t, f.Keys())
+	})
+}
+
+func TestEveryReaderHasItsOwnDeadline(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		long, write := f.sides(t, TTL(30*time.Second), NoRenewal())
+		short, _ := f.sides(t, TTL(300*time.Millisecond), NoRenewal())
+		lead, err := long.Lock(t.Context())
+		require.NoError(t, err)
+		deadline := lead.Deadline()
+		brief, err := short.Lock(t.Context())
+		require.NoError(t, err)
+		assert.Less(t, time.Until(brief.Deadline()), 300*time.Millisecond)
+		assert.Equal(t, deadline, lead.Deadline())
+		begun := time.Now()
+		w, err := write.Lock(t.Context())
+		require.NoError(t, err)
+		assert.InDelta(t, 30*time.Second, time.Since(begun), float64(time.Second), "the long one is not cut")
+		require.NoError(t, w.Unlock(t.Context()))
+	})
+}
+
+func TestCrashedReaderDelaysAWriterByItsOwnTime(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		crashed, _ := f.sides(t, TTL(5*time.Second), NoRenewal())
+		alive, write := f.sides(t, TTL(10*time.Second))
+		_, err := crashed.Lock(t.Context())
+		require.NoError(t, err)
+		r, err := alive.Lock(t.Context())
+		require.NoError(t, err)
+		begun := time.Now()
+		w := background(t, write)
+		time.Sleep(time.Second)
+		require.NoError(t, r.Unlock(t.Context()))
+		<-w
+		assert.LessOrEqual(t, time.Since(begun), 5*time.Second+pollInterval)
+	})
+}
+
+func TestWriterReadsAndIsNotWaitedForByItself(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, write := f.sides(t, Fenced())
+		other, _ := f.sides(t, Fenced())
+		ctx := WithOwner(t.Context(), NewOwner())
+		w, err := write.Lock(ctx)
+		require.NoError(t, err)
+		waiting := background(t, other)
+		r, err := read.Lock(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, w.Token(), r.Token(), "readers get the token of the last writer")
+		assert.Nil(t, granted(waiting))
+		begun := time.Now()
+		require.NoError(t, w.Unlock(ctx))
+		l := granted(waiting)
+		require.NotNil(t, l, "a writer that goes on reading lets readers in")
+		assert.Equal(t, w.Token(), l.Token())
+		assert.Zero(t, time.Since(begun))
+		assert.True(t, r.Valid())
+		time.Sleep(time.Hour)
+		assert.True(t, r.Valid(), "renewal of the read hold goes on")
+		require.NoError(t, r.Unlock(ctx))
+		require.NoError(t, l.Unlock(ctx))
+		assert.False(t, f.Exists("k"))
+	})
+}
+
+func TestDowngradeLeavesNoGap(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, write := f.sides(t, Fenced())
+		w, err := write.Lock(t.Context())
+		require.NoError(t, err)
+		writer := background(t, write)
+		r, err := w.Downgrade(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, Reading, r.Mode())
+		assert.Equal(t, w.Token(), r.Token())
+		assert.False(t, w.Valid())
+		assert.ErrorIs(t, context.Cause(w.Context()), ErrReleased)
+		assert.Nil(t, granted(writer))
+		_, err = r.Downgrade(t.Context())
+		assert.ErrorIs(t, err, ErrInvalid)
+		_, err = read.TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrLocked, "a writer waits")
+		require.NoError(t, r.Unlock(t.Context()))
+		l := granted(writer)
+		require.NotNil(t, l)
+		assert.Greater(t, l.Token(), w.Token())
+	})
+}
+
+func TestUpgrade(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, write := f.sides(t, Fenced())
+		r, err := read.Lock(t.Context())
+		require.NoError(t, err)
+		w, err := r.Upgrade(t.Context())
+		require.NoError(t, err, "alone it is granted")
+		assert.Greater(t, w.Token(), r.Token())
+		assert.True(t, r.Valid())
+		_, err = read.TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrLocked)
+		require.NoError(t, w.Unlock(t.Context()))
+
+		other, err := read.Lock(t.Context())
+		require.NoError(t, err)
+		_, err = r.TryUpgrade(t.Context())
+		assert.ErrorIs(t, err, ErrLocked)
+		writer := background(t, write)
+		upgraded := make(chan *Lease, 1)
+		go func() {
+			w, err := r.Upgrade(t.Context())
+			assert.NoError(t, err)
+			upgraded <- w
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		_, err = other.Upgrade(t.Context())
+		assert.ErrorIs(t, err, ErrDeadlock, "each would wait for the other")
+		assert.Zero(t, time.Since(begun))
+		assert.Nil(t, granted(upgraded))
+		require.NoError(t, other.Unlock(t.Context()))
+		w = granted(upgraded)
+		require.NotNil(t, w, "before the writer who waited already")
+		require.NoError(t, w.Unlock(t.Context()))
+		assert.Nil(t, granted(writer))
+		require.NoError(t, r.Unlock(t.Context()))
+		require.NotNil(t, granted(writer))
+		assert.Zero(t, time.Since(begun))
+	})
+}
+
+func TestReadersAndWriterHandOver(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		for _, mode := range []Option{ForReading(), ForWriting(), Reentrant()} {
+			m := f.client(t).Mutex("k", mode, Fenced())
+			lease, err := m.Lock(t.Context())
+			require.NoError(t, err)
+			id, err := lease.Detach(t.Context(), 10*time.Second)
+			require.NoError(t, err)
+			there := f.client(t).Mutex("k", mode, Fenced())
+			taken, err := there.Attach(t.Context(), id)
+			require.NoError(t, err)
+			assert.Equal(t, lease.Owner(), taken.Owner())
+			_, err = there.Attach(t.Context(), id)
+			assert.ErrorIs(t, err, ErrTaken)
+			require.NoError(t, taken.Unlock(t.Context()))
+			_, err = there.Attach(t.Context(), id)
+			assert.ErrorIs(t, err, ErrAbsent)
+		}
+	})
+}
+
+func TestInspectAndForceReleaseOfReaders(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, write := f.sides(t, Metadata("report"))
+		for range 2 {
+			_, err := read.Lock(WithOwner(t.Context(), NamedOwner("both")))
+			require.NoError(t, err)
+		}
+		third, err := read.Lock(t.Context())
+		require.NoError(t, err)
+		c := f.client(t)
+		s, err := c.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		require.Len(t, s.Holders, 2)
+		for _, h := range s.Holders {
+			assert.Equal(t, Reading, h.Mode)
+			assert.Equal(t, "report", h.Metadata)
+			assert.InDelta(t, 30*time.Second, h.Remaining, float64(time.Second))
+		}
+		writer := background(t, write)
+		holders, err := c.ForceRelease(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Len(t, holders, 2)
+		require.NotNil(t, granted(writer))
+		assert.ErrorIs(t, third.Unlock(t.Context()), ErrTaken)
+	})
+}
+
+// A stream of readers that crash leaves no more behind than those of one TTL.
+func TestCrashedReadersAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, _ := f.sides(t, TTL(time.Second), NoRenewal())
+		for range 3000 {
+			_, err := read.Lock(t.Context())
+			require.NoError(t, err)
+			time.Sleep(20 * time.Millisecond)
+		}
+		keys, err := f.HKeys("k")
+		require.NoError(t, err)
+		assert.Less(t, len(keys), 200)
+	})
+}
+
+func TestReadersDoNotStarveAWriter(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, write := f.sides(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var sections atomic.Int32
+		var readers sync.WaitGroup
+		defer readers.Wait()
+		defer cancel()
+		for range 8 {
+			readers.Go(func() {
+				for ctx.Err() == nil {
+					lease, err := read.Lock(ctx)
+					if err != nil {
+						return
+					}
+					sections.Add(1)
+					time.Sleep(10 * time.Millisecond)
+					lease.Unlock(context.WithoutCancel(ctx))
+				}
+			})
+		}
+		for range 100 {
+			begun := time.Now()
+			lease, err := write.Lock(t.Context())
+			require.NoError(t, err)
+			assert.LessOrEqual(t, time.Since(begun), 30*time.Millisecond)
+			require.NoError(t, lease.Unlock(t.Context()))
+			time.Sleep(7 * time.Millisecond)
+		}
+		assert.Greater(t, int(sections.Load()), 100, "nor does the writer starve them")
+	})
+}
+
+func TestRecordOfHolds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t, Label("host:1"))
+		lease, err := c.Mutex("k", ForWriting(), Fenced(), As(NamedOwner("job")), Metadata("a|b")).Lock(t.Context())
+		require.NoError(t, err)
+		until := time.Now().Add(30 * time.Second).UnixMilli()
+		assert.Equal(t, "rw", f.HGet("k", "gl1"))
+		assert.Equal(t, fmt.Sprint(until), f.HGet("k", "w"))
+		hold := f.HGet("k", lease.tenure.id)
+		assert.Equal(t, fmt.Sprintf("w|%d|30000|%s|job|host:1|a|b", until, lease.Token()), hold)
+		assert.Equal(t, 30*time.Second, f.TTL("k"))
+		h, ok := parseHold(hold, until-1000)
+		require.True(t, ok)
+		assert.Equal(t, Holder{Mode: Writing, Owner: "job", Holds: 1, Label: "host:1", Metadata: "a|b", Token: lease.Token(), Remaining: time.Second}, h)
+	})
+}
+
+func TestBinaryMetadataSurvivesTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		metadata := "a\x00|b\r\n\xff" + strings.Repeat("x", 1000)
+		for _, mode := range [][]Option{{}, {Fenced()}, {Reentrant()}, {ForReading()}, {ForWriting()}} {
+			c := f.client(t)
+			held, err := c.Mutex("k", mode...).Lock(t.Context())
+			require.NoError(t, err)
+			if held.Mode() == Reading {
+				require.NoError(t, held.Unlock(t.Context()))
+				held, err = c.Mutex("k", ForWriting()).Lock(t.Context())
+				require.NoError(t, err)
+			}
+			waiting := background(t, f.client(t).Mutex("k", append(mode, Metadata(metadata))...))
+			require.NoError(t, held.Unlock(t.Context()))
+			lease := granted(waiting)
+			require.NotNil(t, lease)
+			s, err := c.Inspect(t.Context(), "k")
+			require.NoError(t, err)
+			require.Len(t, s.Holders, 1)
+			assert.Equal(t, metadata, s.Holders[0].Metadata)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	})
+}

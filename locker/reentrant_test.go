@@ -1,0 +1,229 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestReentryOnOneClientCostsNoRoundTrip(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Reentrant(), Fenced())
+		ctx := WithOwner(t.Context(), NewOwner())
+		outer, err := m.Lock(ctx)
+		require.NoError(t, err)
+		f.reset()
+		inner, err := m.Lock(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, outer.Token(), inner.Token(), "within a lease the token stays")
+		require.NoError(t, outer.Unlock(ctx))
+		assert.Empty(t, f.commands())
+		assert.True(t, inner.Valid())
+		assert.ErrorIs(t, context.Cause(outer.Context()), ErrReleased)
+		_, err = f.client(t).Mutex("k", Reentrant()).TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrLocked)
+		require.NoError(t, inner.Unlock(ctx))
+		assert.False(t, f.Exists("k"))
+	})
+}
+
+func TestReentryAsksTheServerWhereLittleIsLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Reentrant(), Fenced(), NoRenewal(), TTL(10*time.Second))
+		ctx := WithOwner(t.Context(), NewOwner())
+		outer, err := m.Lock(ctx)
+		require.NoError(t, err)
+		time.Sleep(6 * time.Second)
+		inner, err := m.Lock(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, outer.Token(), inner.Token())
+		assert.Less(t, outer.Deadline(), inner.Deadline(), "every hold has its own deadline")
+		time.Sleep(5 * time.Second)
+		assert.False(t, outer.Valid())
+		assert.True(t, inner.Valid())
+		assert.ErrorIs(t, outer.Unlock(ctx), ErrTaken, "who is not a holder any more is told so")
+		require.NoError(t, inner.Unlock(ctx))
+		assert.False(t, f.Exists("k"))
+	})
+}
+
+func TestOwnerNamedTheSameReentersFromAnotherProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		job := As(NamedOwner("job-17"))
+		here, err := f.client(t).Mutex("k", Reentrant(), Fenced(), job).Lock(t.Context())
+		require.NoError(t, err)
+		there, err := f.client(t).Mutex("k", Reentrant(), Fenced(), job).Lock(t.Context())
+		require.NoError(t, err)
+		assert.Greater(t, there.Token(), here.Token(), "from another process it is a new one")
+		s, err := f.client(t).Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		require.Len(t, s.Holders, 1)
+		assert.Equal(t, 2, s.Holders[0].Holds)
+		assert.Equal(t, "job-17", s.Holders[0].Owner)
+		require.NoError(t, here.Unlock(t.Context()))
+		_, err = f.client(t).Mutex("k", Reentrant()).TryLock(t.Context())
+		locked, ok := errors.AsType[*LockedError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, "job-17", locked.Holder.Owner)
+		require.NoError(t, there.Unlock(t.Context()))
+		assert.False(t, f.Exists("k"))
+	})
+}
+
+func TestDoReentersByItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Reentrant())
+		depth := 0
+		err := m.Do(t.Context(), func(ctx context.Context) error {
+			return m.Do(ctx, func(ctx context.Context) error {
+				depth++
+				lease, err := m.TryLock(ctx)
+				require.NoError(t, err)
+				defer lease.Unlock(ctx)
+				outer, _ := FromContext(ctx)
+				assert.Equal(t, outer.Owner(), lease.Owner())
+				return nil
+			})
+		})
+		require.NoError(t, err)
+		assert.Equal(t, 1, depth)
+		assert.False(t, f.Exists("k"))
+	})
+}
+
+func TestNestedLockOfAPlainMutexNamesTheDeadlock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		m := c.Mutex("k")
+		begun := time.Now()
+		err := m.Do(t.Context(), func(ctx context.Context) error {
+			_, err := c.Mutex("other").Lock(ctx)
+			require.NoError(t, err, "another lock is none")
+			_, err = m.TryLock(ctx)
+			assert.ErrorIs(t, err, ErrLocked, "who does not wait is not in a deadlock")
+			_, err = m.Lock(ctx)
+			return err
+		})
+		assert.ErrorIs(t, err, ErrDeadlock)
+		deadlock, ok := errors.AsType[*DeadlockError](err)
+		require.True(t, ok)
+		assert.Equal(t, DeadlockError{Name: "k", Nested: true}, *deadlock)
+		assert.Zero(t, time.Since(begun))
+
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		_, err = m.Lock(lease.Context())
+		assert.ErrorIs(t, err, ErrDeadlock)
+		require.NoError(t, lease.Unlock(t.Context()))
+		_, err = m.Lock(context.WithoutCancel(lease.Context()))
+		assert.NoError(t, err, "a lease that is over is no obstacle")
+	})
+}
+
+func TestReentryUnderAnotherOwnerNamesTheDeadlock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Reentrant())
+		err := m.Do(t.Context(), func(ctx context.Context) error {
+			return m.Do(WithOwner(ctx, NewOwner()), func(context.Context) error { return nil })
+		})
+		assert.ErrorIs(t, err, ErrDeadlock)
+	})
+}
+
+func TestOwnersThatCannotBe(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		for _, o := range []Owner{NamedOwner(""), NamedOwner("a|b"), NamedOwner("a\x00"), NamedOwner(string(make([]byte, 300)))} {
+			_, err := c.Mutex("k", Reentrant(), As(o)).Lock(t.Context())
+			assert.ErrorIs(t, err, ErrInvalid, "%q", o)
+			_, err = c.Mutex("k", ForReading()).TryLock(WithOwner(t.Context(), o))
+			assert.ErrorIs(t, err, ErrInvalid, "%q", o)
+		}
+		_, err := c.Mutex("k", Reentrant(), As(Owner{})).Lock(t.Context())
+		assert.ErrorIs(t, err, ErrInvalid)
+		_, err = c.Mutex("k", ForReading(), ReadTTL(time.Millisecond)).Lock(t.Context())
+		assert.ErrorIs(t, err, ErrInvalid)
+		assert.Empty(t, f.commands())
+	})
+}
+
+func TestKindsExcludeEachOther(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		kinds := map[string][]Option{
+			"mutex": nil, "reentrant lock": {Reentrant()}, "read-write lock": {ForReading()},
+		}
+		for held, opts := range kinds {
+			lease, err := c.Mutex("k", opts...).Lock(t.Context())
+			require.NoError(t, err)
+			for wanted, others := range kinds {
+				if wanted == held {
+					continue
+				}
+				_, err := c.Mutex("k", others...).Lock(t.Context())
+				foreign, ok := errors.AsType[*ForeignError](err)
+				require.True(t, ok, "a %s while it is held as %s: %v", wanted, held, err)
+				assert.Equal(t, held, foreign.Type)
+			}
+			assert.True(t, lease.Valid())
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	})
+}
+
+func TestDetachOfASharedHold(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		m := c.Mutex("k", Reentrant(), Fenced(), As(NamedOwner("job")))
+		outer, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		inner, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		id, err := inner.Detach(t.Context(), 10*time.Second)
+		require.NoError(t, err)
+		assert.False(t, inner.Valid())
+		assert.True(t, outer.Valid())
+		require.NoError(t, outer.Unlock(t.Context()))
+		taken, err := f.client(t).Mutex("k", Reentrant(), Fenced()).Attach(t.Context(), id)
+		require.NoError(t, err)
+		assert.Equal(t, "job", taken.Owner().String())
+		assert.Greater(t, taken.Token(), outer.Token())
+		require.NoError(t, taken.Unlock(t.Context()))
+		assert.False(t, f.Exists("k"))
+	})
+}
+
+func TestReentrantLockWaitsForAnotherOwner(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Reentrant())
+		first := WithOwner(t.Context(), NewOwner())
+		held, err := m.Lock(first)
+		require.NoError(t, err)
+		got := make(chan *Lease)
+		go func() {
+			lease, err := m.Lock(t.Context())
+			assert.NoError(t, err)
+			got <- lease
+		}()
+		synctest.Wait()
+		again, err := m.Lock(first)
+		require.NoError(t, err, "the owner goes before those who wait for it")
+		require.NoError(t, held.Unlock(t.Context()))
+		synctest.Wait()
+		select {
+		case <-got:
+			t.Fatal("granted while a hold is left")
+		default:
+		}
+		begun := time.Now()
+		require.NoError(t, again.Unlock(t.Context()))
+		lease := <-got
+		assert.Zero(t, time.Since(begun))
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}

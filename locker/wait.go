@@ -1,0 +1,173 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// maxSleep bounds what a policy may ask for.
+	maxSleep = MaxTTL
+	// keepPlace is how often a waiter renews its place in the queue while it sleeps.
+	// While the server is unavailable it tries every pollInterval at least.
+	keepPlace = 30 * time.Second
+	// placeSlack is how much longer than two sleeps a place is kept. It bounds what a
+	// waiter that died costs those behind it: it may be granted the lock for the
+	// rest of its reservation.
+	placeSlack = 2 * time.Second
+)
+
+// A standing is the place in the queue that the last answer confirmed: the server
+// had not granted the lock to it yet when the request that was sent at sent was
+// executed, and would keep it for life from then.
+type standing struct {
+	seq  string
+	sent moment
+	life time.Duration
+}
+
+// wait tries until the lock is had or it is time to stop.
+func (a *attempt) wait(ctx context.Context) (*Lease, error) {
+	a.brief = a.mutex.cfg.retry == nil
+	for n := 1; ; n++ {
+		left, again := a.policy(n)
+		// One attempt of the policy: the try, the sleep after it, and all tries
+		// meanwhile that are about the place in the queue or the connection.
+		for next := time.Now().Add(left); ; {
+			lease, err := a.try(ctx, a.place(time.Until(next)))
+			if err == nil {
+				return lease, nil
+			}
+			if err = a.consider(ctx, err); err != nil {
+				return nil, err
+			}
+			if !again {
+				return nil, a.reason
+			}
+			if a.slot == nil {
+				// From here on it waits: it must be listening before it asks for
+				// a place in the queue, and that is not another attempt.
+				a.slot = a.client.hub.join()
+				a.client.hub.ready(ctx)
+				if errors.Is(a.reason, ErrLocked) {
+					left, again = a.policy(n)
+					next = time.Now().Add(left)
+					continue
+				}
+			}
+			lease, attemptOver, err := a.sleep(ctx, next)
+			if lease != nil || err != nil {
+				return lease, err
+			}
+			if attemptOver {
+				break
+			}
+		}
+	}
+}
+
+// place is where the waiter is to stand, once it waits.
+func (a *attempt) place(sleep time.Duration) place {
+	if a.slot == nil {
+		return place{}
+	}
+	p := place{reservation: a.slot.reservation, life: 2*min(max(sleep, 0), keepPlace) + placeSlack}
+	if a.client.hub.listens() {
+		p.channel = a.client.hub.channel
+	}
+	return p
+}
+
+// consider notes why the lock was not had. It returns an error if that, or the end
+// of ctx, ends the wait.
+func (a *attempt) consider(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrLocked) {
+		err = a.explain(ctx, err)
+		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !a.client.link.answered.Load() {
+			return err
+		}
+	}
+	a.reason = err
+	if ctx.Err() != nil || a.client.ctx.Err() != nil {
+		return a.waitError(ctx)
+	}
+	return nil
+}
+
+// policy says how long to sleep after the n-th attempt, and whether to go on.
+func (a *attempt) policy(n int) (time.Duration, bool) {
+	policy := a.mutex.cfg.retry
+	switch {
+	case policy != nil:
+	case a.slot != nil && a.client.hub.listens():
+		policy = listening
+	default:
+		policy = polling
+	}
+	sleep, again := policy(n, rand.Float64())
+	return min(max(sleep, 0), maxSleep), again
+}
+
+// sleep waits for a message, the end of the holder's lease, or the time until which
+// the policy sleeps, whichever comes first. Where the message grants the lock it
+// returns the lease. over is false if the next try is not the policy's next attempt.
+func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, over bool, err error) {
+	d, over := time.Until(until), true
+	if d > keepPlace {
+		d, over = keepPlace, false
+	}
+	if !errors.Is(a.reason, ErrLocked) && d > pollInterval {
+		d, over = pollInterval, false // the lock may have become free unheard
+	}
+	if locked, ok := errors.AsType[*LockedError](a.reason); ok && locked.Holder.Remaining > 0 {
+		// Everybody else wakes then, too.
+		if end := locked.Holder.Remaining + time.Millisecond + rand.N(10*time.Millisecond); end < d {
+			d, over = end, true
+		}
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return nil, over, nil
+		case w := <-a.slot.woken:
+			switch {
+			case w.hint:
+				return nil, false, nil
+			case w.seq == "":
+				return nil, true, nil
+			case w.seq == a.stand.seq:
+				lease, err := a.accept(w)
+				return lease, true, err
+			}
+			// A grant to a place that this waiter has lost since.
+		case <-ctx.Done():
+			return nil, false, a.waitError(ctx)
+		case <-a.client.ctx.Done():
+			return nil, false, a.waitError(ctx)
+		}
+	}
+}
+
+// accept makes a granted place a lease. The server granted it after it had executed
+// the request that was answered last, for the TTL or what was left of the
+// reservation then; so it lasts at least until that much after that request was sent.
+// Where too little of it is left, or nobody will lengthen it, there is no lease
+// yet: the next try asks for it, and arms the whole TTL.
+func (a *attempt) accept(w wakeUp) (*Lease, error) {
+	g := grant{id: a.req.id, token: w.token, owner: a.owner.name, sent: a.stand.sent, ttl: min(a.req.ttl, a.stand.life)}
+	if !a.mutex.cfg.renew && g.ttl < a.req.ttl || newTerm(g.sent, g.ttl).left(g.sent.asleepNow()) < g.ttl/3 {
+		return nil, nil
+	}
+	lease, ok := a.take(g)
+	if !ok && lease == nil {
+		return nil, a.waitError(context.Background())
+	}
+	if !ok {
+		return nil, nil
+	}
+	return lease, nil
+}

@@ -1,0 +1,95 @@
+// Package rwlock gives read-write locks: any number of readers hold one together, a
+// writer holds it alone.
+//
+//	rw := rwlock.New(client, "catalog")
+//
+//	err := rw.RDo(ctx, func(ctx context.Context) error { return list(ctx) })
+//	err := rw.Do(ctx, func(ctx context.Context) error { return rebuild(ctx) })
+//
+// It puts the two sides together that package locker has as its options ForReading
+// and ForWriting; leases, errors, renewal and loss are those of package locker.
+//
+// # What it promises
+//
+// Every reader and the writer has its own lease with its own deadline on the
+// server's clock. A reader that crashes delays a writer by what is left of that
+// reader's lease, whoever else renews.
+//
+// Locks are granted in the order of arrival, across processes: a reader that comes
+// while a writer waits stands behind it, so that a steady stream of readers does not
+// keep a writer out; readers that stand next to each other are let in together.
+//
+// An owner re-enters: a reader reads again, a writer writes again or reads, without
+// waiting for anybody. The owner is that of the context (locker.WithOwner), of the
+// option locker.As, or of the lease that the context carries; a call with none of
+// these is made by an owner of its own. A reader becomes a writer by
+// [locker.Lease.Upgrade], a writer a reader by [locker.Lease.Downgrade].
+//
+// With locker.Fenced each writer gets a larger fencing token than all before, and
+// readers get that of the last writer, so that they can tell what they have read.
+package rwlock
+
+import (
+	"context"
+
+	"github.com/golocker/golocker/locker"
+)
+
+// A Lock describes a read-write lock: its name and options. It holds no ownership,
+// is immutable and may be shared, like a [locker.Mutex].
+type Lock struct {
+	read, write *locker.Mutex
+}
+
+// New returns the lock with the given name on the deployment of client. The options
+// are those of [locker.Client.Mutex]; [locker.ReadTTL] sets the lease time of readers
+// where it is to differ.
+func New(client *locker.Client, name string, opts ...locker.Option) *Lock {
+	side := func(mode locker.Option) *locker.Mutex {
+		return client.Mutex(name, append(opts[:len(opts):len(opts)], mode)...)
+	}
+	return &Lock{read: side(locker.ForReading()), write: side(locker.ForWriting())}
+}
+
+// Name returns the name as it was given to [New].
+func (l *Lock) Name() string { return l.write.Name() }
+
+// RLock takes the lock for reading. It waits while a writer holds it, and while a
+// writer waits that came before. Errors are those of [locker.Mutex.Lock].
+func (l *Lock) RLock(ctx context.Context) (*locker.Lease, error) { return l.read.Lock(ctx) }
+
+// TryRLock takes the lock for reading if that needs no waiting, and returns a
+// [*locker.LockedError] otherwise, also where nobody but a writer who waits is in
+// the way.
+func (l *Lock) TryRLock(ctx context.Context) (*locker.Lease, error) { return l.read.TryLock(ctx) }
+
+// Lock takes the lock for writing. It waits while others hold it, and for those who
+// came before. An owner that reads and calls Lock upgrades, see
+// [locker.Lease.Upgrade].
+func (l *Lock) Lock(ctx context.Context) (*locker.Lease, error) { return l.write.Lock(ctx) }
+
+// TryLock takes the lock for writing if that needs no waiting, and returns a
+// [*locker.LockedError] otherwise.
+func (l *Lock) TryLock(ctx context.Context) (*locker.Lease, error) { return l.write.TryLock(ctx) }
+
+// RDo runs work while it holds the lock for reading, see [locker.Mutex.Do].
+func (l *Lock) RDo(ctx context.Context, work func(ctx context.Context) error) error {
+	return l.read.Do(ctx, work)
+}
+
+// Do runs work while it holds the lock for writing, see [locker.Mutex.Do].
+func (l *Lock) Do(ctx context.Context, work func(ctx context.Context) error) error {
+	return l.write.Do(ctx, work)
+}
+
+// RAttach takes up a lease for reading that [locker.Lease.Detach] left on the server,
+// see [locker.Mutex.Attach].
+func (l *Lock) RAttach(ctx context.Context, id string) (*locker.Lease, error) {
+	return l.read.Attach(ctx, id)
+}
+
+// Attach takes up a lease for writing that [locker.Lease.Detach] left on the server,
+// see [locker.Mutex.Attach].
+func (l *Lock) Attach(ctx context.Context, id string) (*locker.Lease, error) {
+	return l.write.Attach(ctx, id)
+}
