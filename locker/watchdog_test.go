@@ -145,6 +145,19 @@ func TestAttemptsSleepBetween(t *testing.T) {
 	})
 }
 
+// The subscription comes up while the waiter sleeps: it asks again, which must not
+// use up an attempt of its policy.
+func TestSubscriptionIsNoAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		require.NoError(t, f.Set("k", record(newID(), time.Second, "dead|")))
+		f.SetTTL("k", 500*time.Millisecond)
+		time.AfterFunc(100*time.Millisecond, func() { c.hub.set(true) })
+		_, err := c.Mutex("k", Retry(Attempts(2, Constant(time.Second)))).Lock(t.Context())
+		assert.NoError(t, err)
+	})
+}
+
 func TestHugeSleepLeavesImmortalQueue(t *testing.T) {
 	for _, d := range []time.Duration{1 << 62, math.MaxInt64} {
 		bubble(t, func(t *testing.T, f *fakeDeployment) {
