@@ -35,8 +35,8 @@ var lockServerCases = []testCase{
 		held := k.take(k.client().Mutex(name, locker.TTL(k.times.long)))
 		g := k.later(k.ctx, c.Mutex(name))
 		time.Sleep(k.times.poll)
-		if n := k.inspect(name).Waiters; n != 0 {
-			k.Errorf("%d waiters say that they listen; the only one must not", n)
+		if n := k.inspect(name).Waiters; n != 1 {
+			k.Errorf("%d waiters stand in the queue; want the one that polls", n)
 		}
 		k.unlock(held)
 		k.unlock(k.granted(g, 256*time.Millisecond+k.times.grant, "a waiter that must not subscribe"))
