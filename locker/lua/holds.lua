@@ -128,11 +128,12 @@ end
 -- is left.
 local function drop(key, id, now)
   redis.call('HDEL', key, id)
+  local written = tonumber(redis.call('HGET', key, 'w') or 0) > now
   local left, excludes
   each(key, now, function(h)
     left = h
-    excludes = excludes or h.mode ~= 'r'
-    return excludes or h.mode == 'r'
+    excludes = h.mode ~= 'r'
+    return excludes or not written -- A writer may read, too.
   end)
   if not left then
     redis.call('DEL', key)
