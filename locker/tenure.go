@@ -86,12 +86,12 @@ func (t *tenure) watch(apart bool) bool {
 	return true
 }
 
-// admit makes l a handle of the tenure, as m asks for it, from that moment on. If
-// it is not to be renewed it is good for ttl. It needs t.mu.
+// admit makes l a handle of the tenure, as m asks for it, from now on. If it is not
+// to be renewed it is good for ttl from that moment. It needs t.mu.
 func (t *tenure) admit(l *Lease, m *Mutex, from moment, ttl time.Duration) {
 	l.tenure, l.mutex = t, m
 	if m.cfg.maxHold > 0 {
-		l.limit = from.at.Add(m.cfg.maxHold)
+		l.limit = time.Now().Add(m.cfg.maxHold)
 	}
 	if !m.cfg.renew {
 		l.own = newTerm(from, ttl)

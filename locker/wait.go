@@ -159,7 +159,7 @@ func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, ove
 // yet: the next try asks for it, and arms the whole TTL.
 func (a *attempt) accept(w wakeUp) (*Lease, error) {
 	g := grant{id: a.req.id, token: w.token, owner: a.owner.name, sent: a.stand.sent, ttl: min(a.req.ttl, a.stand.life)}
-	if !a.mutex.cfg.renew && g.ttl < a.req.ttl || newTerm(g.sent, g.ttl).left(g.sent.asleepNow()) < g.ttl/3 {
+	if !a.mutex.cfg.renew || newTerm(g.sent, g.ttl).left(g.sent.asleepNow()) < g.ttl/3 {
 		return nil, nil
 	}
 	lease, ok := a.take(g)

@@ -1,0 +1,43 @@
+package locker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Grants by message count from the waiter's last request.
+
+// lateGrant makes somebody wait for m until long after its last request, and
+// returns what it is granted then.
+func lateGrant(t *testing.T, f *fakeDeployment, m *Mutex) *Lease {
+	held, err := f.client(t).Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	got := background(t, m)
+	time.Sleep(700 * time.Millisecond) // it polls after 750 ms at the earliest
+	require.NoError(t, held.Unlock(t.Context()))
+	lease := granted(got)
+	require.NotNil(t, lease)
+	return lease
+}
+
+func TestMaxHoldCountsFromTheGrant(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := lateGrant(t, f, f.client(t).Mutex("k", MaxHold(500*time.Millisecond)))
+		assert.NoError(t, lease.Err())
+		time.Sleep(499 * time.Millisecond)
+		assert.NoError(t, lease.Err())
+		time.Sleep(time.Millisecond)
+		assert.ErrorIs(t, lease.Err(), ErrMaxHold)
+	})
+}
+
+func TestWhatIsNotRenewedIsGrantedForAllOfItsTTL(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		const ttl = 2 * time.Second
+		lease := lateGrant(t, f, f.client(t).Mutex("k", NoRenewal(), TTL(ttl)))
+		assert.Equal(t, ttl-margin(ttl), time.Until(lease.Deadline()))
+	})
+}
