@@ -30,23 +30,41 @@ func (k *lockKit) left(name string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
+// serverLeft returns for how long the server holds a lock for this lease, negative if
+// it does not.
+func (k *lockKit) serverLeft(l *locker.Lease) time.Duration {
+	if l.Owner() == (locker.Owner{}) {
+		return k.left(l.Name())
+	}
+	left := time.Duration(-1)
+	for _, h := range k.inspect(l.Name()).Holders {
+		if h.Owner == l.Owner().String() && h.Mode == l.Mode() {
+			left = max(left, h.Remaining)
+		}
+	}
+	return left
+}
+
+// exists tells whether there is a record at a lock's key, of whatever kind.
+func (k *lockKit) exists(name string) bool { return k.direct("EXISTS", name) == int64(1) }
+
 // free checks that nobody holds a lock any more.
 func (k *lockKit) free(name, when string) {
-	if v := k.value(name); v != "" {
-		k.Errorf("%s: the lock is still held by %q", when, v)
+	if k.exists(name) {
+		k.Errorf("%s: the lock is still held, by %+v", when, k.inspect(name).Holders)
 	}
 }
 
 // soonFree is free for what happens in the background.
 func (k *lockKit) soonFree(name, when string) {
-	if !k.eventually(k.time.settle, func() bool { return k.value(name) == "" }) {
+	if !k.eventually(k.time.settle, func() bool { return !k.exists(name) }) {
 		k.free(name, when)
 	}
 }
 
 // valid checks that a lease is held, on the server for longer than here.
 func (k *lockKit) valid(l *locker.Lease, when string) {
-	deadline, left := l.Deadline(), k.left(l.Name())
+	deadline, left := l.Deadline(), k.serverLeft(l)
 	if ours := time.Until(deadline); left < ours {
 		k.Errorf("%s: the server holds the lock for %v more, the lease for %v", when, left, ours)
 	}

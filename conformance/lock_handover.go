@@ -137,7 +137,7 @@ var lockHandoverCases = []testCase{
 			}
 			g := k.later(k.ctx, c.Mutex(name, opts...))
 			k.waiters(name, 1)
-			if s := inspect(); k.h.Capabilities.Subscriber && s.Waiters != 1 {
+			if s := inspect(); s.Waiters != 1 {
 				k.Errorf("Inspect tells of %d waiters; want 1", s.Waiters)
 			}
 			k.unlock(l)

@@ -33,22 +33,28 @@ type lockTiming struct {
 	grant  time.Duration // what a grant may take for which nobody has to wait
 	prompt time.Duration // within which a call returns when its ctx ends
 	late   time.Duration // how late a lease's context may end
+	place  time.Duration // what a waiter that died costs those behind it at most
 }
 
 var (
 	bubbleLockTiming = lockTiming{
 		ttl: 900 * time.Millisecond, long: 10 * time.Minute, never: time.Hour, poll: time.Second,
-		grant: 100 * time.Millisecond, prompt: 50 * time.Millisecond, late: 20 * time.Millisecond,
+		grant: 100 * time.Millisecond, prompt: 50 * time.Millisecond, late: 20 * time.Millisecond, place: 4 * time.Second,
 	}
 	realLockTiming = lockTiming{
 		ttl: time.Second, long: 10 * time.Minute, never: time.Hour, poll: time.Second,
-		grant: 2 * time.Second, prompt: time.Second, late: 500 * time.Millisecond,
+		grant: 2 * time.Second, prompt: time.Second, late: 500 * time.Millisecond, place: 4 * time.Second,
 	}
 )
 
-// lockCase makes a case of the lock level.
+// lockCase makes a case of the level "Lock".
 func lockCase(name string, n needs, run func(*lockKit)) testCase {
-	return testCase{name: "Lock/" + name, needs: n, run: func(k *kit) {
+	return levelCase("Lock/"+name, n, run)
+}
+
+// levelCase makes a case of one of the levels at which locks are tested.
+func levelCase(name string, n needs, run func(*lockKit)) testCase {
+	return testCase{name: name, needs: n, run: func(k *kit) {
 		lk := &lockKit{kit: k, times: bubbleLockTiming}
 		if k.realTime() {
 			lk.times = realLockTiming
@@ -60,7 +66,8 @@ func lockCase(name string, n needs, run func(*lockKit)) testCase {
 	}}
 }
 
-// lockCases is the lock level: locks keep their promises through this driver.
+// lockCases is the level "Lock": locks keep their promises through this driver. The
+// clauses are those of a mutex, and what all kinds of lock have in common.
 var lockCases = slices.Concat(
 	lockMutexCases,
 	lockRequestCases,
@@ -69,6 +76,8 @@ var lockCases = slices.Concat(
 	lockWatchdogCases,
 	lockLossCases,
 	lockWakeUpCases,
+	lockQueueCases,
+	lockGrantCases,
 	lockFencingCases,
 	lockHandoverCases,
 	lockCloseCases,
@@ -171,10 +180,10 @@ func (k *lockKit) undisturbed() *locker.Client {
 	return k.admin
 }
 
-// warm makes the server know the scripts that c uses, so that each further
-// request of c is one command, and c its connection.
-func (k *lockKit) warm(c *locker.Client) {
-	m := c.Mutex(k.key("warm "+rand.Text()), locker.Fenced(), locker.TTL(k.times.long))
+// warm makes the server know the scripts that c uses for a lock with these options,
+// so that each further request of c is one command, and c its connection.
+func (k *lockKit) warm(c *locker.Client, opts ...locker.Option) {
+	m := c.Mutex(k.key("warm "+rand.Text()), append(opts, locker.Fenced(), locker.TTL(k.times.long))...)
 	l := k.take(m)
 	if _, err := m.TryLock(k.ctx); !errors.Is(err, locker.ErrLocked) {
 		k.Fatalf("TryLock on a lock that is held gave %v", err)
@@ -253,16 +262,11 @@ func (k *lockKit) refused(g *grant, within time.Duration, what string) error {
 	return g.err
 }
 
-// waiters waits until n waiters listen for a lock. Those of a driver without
-// Subscriber cannot be seen; they get some time.
+// waiters waits until n waiters stand in the queue of a lock.
 func (k *lockKit) waiters(name string, n int) {
-	if !k.h.Capabilities.Subscriber {
-		time.Sleep(k.time.short)
-		return
-	}
 	var s locker.Status
 	if !k.eventually(k.time.bound, func() bool { s = k.inspect(name); return s.Waiters == n }) {
-		k.Fatalf("%d waiters listen for the lock; want %d", s.Waiters, n)
+		k.Fatalf("%d waiters stand in the queue of the lock; want %d", s.Waiters, n)
 	}
 	time.Sleep(k.time.short / 6) // who has just begun to listen tries once more
 }

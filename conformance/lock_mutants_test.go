@@ -30,9 +30,11 @@ func luaMutant(name, script, before, after string, fails ...string) lockMutant {
 
 // lockMutants are in the order of the code that they break: the scripts, the
 // commands and replies, the messages, the driver.
-var lockMutants = []lockMutant{
+var lockMutants = slices.Concat(mutexMutants, queueMutants)
+
+var mutexMutants = []lockMutant{
 	luaMutant("acquire does not know its own id", "acquire", "if value and held_by(value, id) then", "if false then",
-		"Mutex/LostReply/Acquire"),
+		"Mutex/LostReply/Acquire", "Queue/LostGrantMessage"),
 	luaMutant("acquire forgets what was given up", "acquire", "redis.call('ZSCORE', KEYS[5], id)", "false",
 		"Mutex/LateRequest/Fenced"),
 	luaMutant("acquire does not arm its own lease again", "acquire", "arm(KEYS[1], ttl)", "",
@@ -56,9 +58,9 @@ var lockMutants = []lockMutant{
 	luaMutant("release ignores the owner", "release", "not held_by(value, ARGV[1])", "false",
 		"Mutex/ThreeAnswers", "Mutex/DuplicatedRequest", "Mutex/PrefixOfId"),
 	luaMutant("release wakes nobody", "release", "hand_over(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[2] == '1')", "redis.call('DEL', KEYS[1])",
-		"WakeUp/Release"),
+		"Queue/Order"),
 	luaMutant("giving up wakes nobody", "giveup", "hand_over(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[2] == '1')", "redis.call('DEL', KEYS[1])",
-		"WakeUp/CancelPassesOn"),
+		"Queue/GrantThenCancel"),
 	luaMutant("giving up stays in the queue", "giveup", "forget(KEYS[3], KEYS[4], ARGV[4])", "",
 		"Mutex/CancelledWaiterLeavesNothing"),
 	luaMutant("renewal resurrects", "renew", "if not value then\n  return 0", "if not value then\n  redis.call('SET', KEYS[1], 'gl1|m|' .. ARGV[1] .. '|0|1|again|', 'PX', ARGV[2])\n  return 1",
@@ -92,7 +94,7 @@ var lockMutants = []lockMutant{
 	{name: "release without a reply is taken for done", breaks: commands(optimistic("release")),
 		fails: []string{"Close/Unconfirmed", "Mutex/UnlockUnknown"}},
 	{name: "giving up is not sent", breaks: commands(swallows("giveup")),
-		fails: []string{"Mutex/GivenUpAttemptReleased", "Mutex/CancelledWaiterLeavesNothing", "WakeUp/CancelPassesOn", "Close/NoLeak"}},
+		fails: []string{"Mutex/GivenUpAttemptReleased", "Mutex/CancelledWaiterLeavesNothing", "Queue/GrantThenCancel", "Close/NoLeak"}},
 	{name: "giving a taking up up is not sent", breaks: commands(swallows("unattach")),
 		fails: []string{"Handover/GivenUp"}},
 	{name: "renewal is not sent", breaks: commands(swallows("renew")),
@@ -120,7 +122,7 @@ var lockMutants = []lockMutant{
 	{name: "messages get lost", breaks: func() breaker {
 		return breaker{sub: func(s driver.Subscription) driver.Subscription { return deaf{s} }}
 	},
-		fails: []string{"WakeUp/Release"}},
+		fails: []string{"Queue/Order"}},
 	{name: "gaps without end", breaks: func() breaker {
 		return breaker{sub: func(s driver.Subscription) driver.Subscription { return gapStorm{s} }}
 	},

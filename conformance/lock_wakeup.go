@@ -14,35 +14,6 @@ import (
 // lockWakeUpCases: a lock that becomes free is granted soon. Patient waiters show
 // what messages alone do.
 var lockWakeUpCases = []testCase{
-	lockCase("WakeUp/Release", needs{subscriber: true}, func(k *lockKit) {
-		k.modes(func(name string, opts ...locker.Option) {
-			opts = append(opts, locker.TTL(k.times.long), k.patient())
-			clients := []*locker.Client{k.client(), k.client()}
-			held := k.take(clients[0].Mutex(name, opts...))
-			var waiting []*grant
-			for i := range 6 {
-				waiting = append(waiting, k.later(k.ctx, clients[i%2].Mutex(name, opts...)))
-				k.waiters(name, i+1)
-			}
-			next := make(chan *grant)
-			for _, g := range waiting {
-				go func() { <-g.done; next <- g }()
-			}
-			for i := range waiting {
-				k.unlock(held)
-				select {
-				case g := <-next:
-					if g.err != nil {
-						k.Fatalf("a waiter's Lock gave %v", g.err)
-					}
-					held = g.lease
-				case <-time.After(k.times.grant):
-					k.Fatalf("release number %d has not woken a waiter after %v", i+1, k.times.grant)
-				}
-			}
-			k.unlock(held)
-		})
-	}),
 	lockCase("WakeUp/Expiry", needs{}, func(k *lockKit) {
 		// The holder crashed. It delays the others by its TTL and no more.
 		var all sync.WaitGroup
@@ -126,23 +97,6 @@ var lockWakeUpCases = []testCase{
 		if n := k.wire.Count(wire.Match{Name: "SUBSCRIBE"}); n > 0 {
 			k.Errorf("SUBSCRIBE was sent by a Conn that is no Subscriber")
 		}
-	}),
-	lockCase("WakeUp/CancelPassesOn", needs{subscriber: true}, func(k *lockKit) {
-		// The first waiter has been granted the lock, and is cancelled before it
-		// learns of that. The lock goes on to the second.
-		name := k.key("lock")
-		held := k.take(k.undisturbed().Mutex(name, locker.TTL(k.times.long)))
-		ctx, cancel := context.WithCancel(k.ctx)
-		defer cancel()
-		first := k.later(ctx, k.clientOn(plainConnector{k.connector()}).Mutex(name, k.patient()))
-		k.waiters(name, 1)
-		second := k.later(k.ctx, k.client().Mutex(name, k.patient()))
-		k.waiters(name, 2)
-		k.unlock(held)
-		k.waiters(name, 1)
-		cancel()
-		k.refused(first, k.times.prompt, "the first waiter, which was cancelled,")
-		k.unlock(k.granted(second, k.time.settle, "the second waiter"))
 	}),
 	lockCase("WakeUp/OneConnection", needs{subscriber: true}, func(k *lockKit) {
 		// However many wait, one connection listens, and they hardly ask.

@@ -1,0 +1,126 @@
+package conformance
+
+import (
+	"context"
+	"sync"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A mailConnector makes Conns whose messages all go into a mailbox.
+type mailConnector struct {
+	driver.Connector
+	box *mailbox
+}
+
+// Connect implements driver.Connector.
+func (c mailConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return mailConn{driver.Wrapper{Conn: conn}, c.box}, nil
+}
+
+type mailConn struct {
+	driver.Wrapper
+	box *mailbox
+}
+
+var _ driver.Subscriber = mailConn{}
+
+// Subscribe implements driver.Subscriber.
+func (c mailConn) Subscribe(ctx context.Context) (driver.Subscription, error) {
+	sub, err := c.Conn.(driver.Subscriber).Subscribe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &mailSubscription{Subscription: sub, inbox: make(chan driver.Message, 16), failures: make(chan error)}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	c.box.attach(s.inbox)
+	s.running.Go(func() { s.collect(c.box) })
+	return s, nil
+}
+
+// A mailSubscription receives what the mailbox delivers.
+type mailSubscription struct {
+	driver.Subscription
+	inbox    chan driver.Message
+	failures chan error
+
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// collect puts what arrives into the mailbox.
+func (s *mailSubscription) collect(box *mailbox) {
+	for s.ctx.Err() == nil {
+		m, err := s.Subscription.Receive(s.ctx)
+		if err == nil {
+			box.put(m)
+			continue
+		}
+		select {
+		case s.failures <- err:
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+// Receive implements driver.Subscription.
+func (s *mailSubscription) Receive(ctx context.Context) (driver.Message, error) {
+	select {
+	case m := <-s.inbox:
+		return m, nil
+	case err := <-s.failures:
+		return driver.Message{}, err
+	case <-ctx.Done():
+		return driver.Message{}, ctx.Err()
+	}
+}
+
+// Close implements driver.Subscription.
+func (s *mailSubscription) Close() error {
+	s.stop()
+	err := s.Subscription.Close()
+	s.running.Wait()
+	return err
+}
+
+// A mailbox withholds messages until it is told to deliver them. The zero mailbox is
+// ready for use.
+type mailbox struct {
+	mu       sync.Mutex
+	withheld []driver.Message
+	to       chan<- driver.Message
+}
+
+func (b *mailbox) attach(to chan<- driver.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.to = to
+}
+
+func (b *mailbox) put(m driver.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.withheld = append(b.withheld, m)
+}
+
+// count returns how many messages are withheld.
+func (b *mailbox) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.withheld)
+}
+
+// deliver lets all messages arrive that were withheld until now.
+func (b *mailbox) deliver() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.withheld {
+		b.to <- m
+	}
+	b.withheld = nil
+}

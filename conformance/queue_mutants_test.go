@@ -1,0 +1,21 @@
+package conformance_test
+
+// queueMutants break the order of waiters and the way of a grant.
+var queueMutants = []lockMutant{
+	luaMutant("waiters are told to race", "release", "elseif e.mode ~= 'm' then", "elseif true then",
+		"Queue/Newcomer", "Queue/HandOffCost"),
+	luaMutant("newcomers do not see the queue", "acquire", "if not value and redis.call('EXISTS', KEYS[3]) == 1 then", "if false then",
+		"Queue/Newcomer"),
+	luaMutant("who came last is first", "", "seq = digits(math.max(now, (tonumber(last[2]) or 0) + 1))", "seq = digits(-now)",
+		"Queue/Order", "Queue/PollersKeepTheirPlace", "Queue/PassedOver"),
+	luaMutant("a place is not kept", "", "digits(math.max(e.expires, now / 1000 + life))", "digits(e.expires > 0 and e.expires or now / 1000 + life)",
+		"Queue/PollersKeepTheirPlace"),
+	luaMutant("all places look the same", "", "e = {seq = seq, passed", "e = {seq = '1', passed",
+		"Queue/OldGrantIgnored"),
+	luaMutant("a grant lasts a whole lease", "", "math.floor(math.min(e.ttl, e.expires - now))", "tonumber(e.ttl)",
+		"Queue/DeadWaiter"),
+	luaMutant("who cannot hear is waited for", "", "heard = failed(received) or received > 0", "heard = true",
+		"Queue/PassedOver"),
+	luaMutant("who cannot hear is removed", "", "redis.pcall('HSET', entries, reservation, 'gl1|1|1|'", "forget(queue, entries, reservation, ''",
+		"Queue/PassedOver"),
+}
