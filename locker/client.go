@@ -268,7 +268,7 @@ func (f farewell) heard(r driver.Result) bool {
 	if err == nil {
 		err = heldReply(r.Value)
 	}
-	outcome, known := releaseOutcome(err, f.unsure)
+	outcome, known := f.tenure.releaseOutcome(err, f.unsure)
 	if known {
 		f.tenure.endRelease(outcome, true)
 	}

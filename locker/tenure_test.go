@@ -314,3 +314,49 @@ func TestShortGrant(t *testing.T) {
 		assert.NoError(t, l.Unlock(t.Context()))
 	})
 }
+
+// The lock goes on to who waits in the request whose reply is lost. That is no
+// failure of Unlock.
+func TestUnlockWhoseReplyIsLostHandsTheLockOn(t *testing.T) {
+	for name, mode := range map[string][]Option{"mutex": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}, "writer": {ForWriting()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", mode...)
+				lease, err := m.Lock(t.Context())
+				require.NoError(t, err)
+				waiting := background(t, f.client(t).Mutex("k", mode...))
+				f.set(func() { f.after = once("EVALSHA", errLostReply) })
+				require.NoError(t, lease.Unlock(t.Context()))
+				next := granted(waiting)
+				require.NotNil(t, next)
+				assert.True(t, next.Valid())
+				require.NoError(t, next.Unlock(t.Context()))
+			})
+		})
+	}
+}
+
+// Once the lease may have run out, nobody knows whether it was released or lost.
+func TestUnlockUnansweredUntilTheLeaseIsOverIsNotSaidToHaveReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", TTL(2*time.Second), NoRenewal())
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if cmd.Name() == "EVALSHA" {
+					return errLostReply
+				}
+				return nil
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, lease.Unlock(ctx), ErrUnknown)
+		time.Sleep(2 * time.Second)
+		_, err = m.Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() { f.before = nil })
+		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrTaken)
+	})
+}

@@ -153,7 +153,7 @@ func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
 			break
 		}
 		err := t.request(ctx, c, left)
-		if outcome, known := releaseOutcome(err, unsure); known {
+		if outcome, known := t.releaseOutcome(err, unsure); known {
 			return outcome, true
 		}
 		// A request that found nothing because the lease had lapsed released nothing.
@@ -177,16 +177,24 @@ func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
 	return fmt.Errorf("locker: unlock %q: %w: %w", t.mutex.name, ErrUnknown, last), false
 }
 
-// releaseOutcome tells what the answer to a release means. A lock that is absent
-// after a release of unknown outcome was released by that.
-func releaseOutcome(err error, unsure bool) (outcome error, known bool) {
+// releaseOutcome tells what the answer to a release means. unsure tells that an
+// earlier one was sent and not answered. A lock that is absent then was released by
+// that; so was one that others hold, if our lease cannot have run out before.
+func (t *tenure) releaseOutcome(err error, unsure bool) (outcome error, known bool) {
 	switch {
-	case err == nil, errors.Is(err, ErrAbsent) && unsure:
+	case err == nil, unsure && errors.Is(err, ErrAbsent), unsure && errors.Is(err, ErrTaken) && t.inForce():
 		return nil, true
 	case errors.Is(err, ErrNotHeld):
 		return err, true
 	}
 	return nil, false
+}
+
+// inForce tells whether the lease would still be held had it not been given up.
+func (t *tenure) inForce() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.term.left(suspended.now()) > 0
 }
 
 func (t *tenure) releaseCall() call {
