@@ -34,11 +34,7 @@ func TestThePermissionsOfTheDocsSuffice(t *testing.T) {
 			assert.NoError(t, err)
 			got <- lease
 		}()
-		eventually(t, "the waiter stands in the queue", func() bool {
-			s, err := a.Inspect(soon(t), "orders:1")
-			require.NoError(t, err)
-			return s.Waiters == 1
-		})
+		assertWaiters(t, a, "orders:1", 1)
 		require.NoError(t, held.Extend(soon(t), time.Hour))
 		begun := time.Now()
 		require.NoError(t, held.Unlock(soon(t)))

@@ -13,6 +13,7 @@ import (
 	"github.com/golocker/golocker/drivers/goredis"
 	"github.com/golocker/golocker/drivers/redigo"
 	"github.com/golocker/golocker/drivers/rueidis"
+	"github.com/golocker/golocker/internal/servertest"
 	"github.com/golocker/golocker/locker"
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -45,6 +46,28 @@ func eachDriver(t *testing.T, f func(t *testing.T, d driverUnderTest)) {
 func eachWay(t *testing.T, f func(t *testing.T, d driverUnderTest)) {
 	t.Helper()
 	eachWayOf(t, func(driverUnderTest) bool { return true }, f)
+}
+
+// eachDriverOnServer runs f for every driver, opened by a DSN, all at the same time
+// and each with a server of its own.
+func eachDriverOnServer(t *testing.T, f func(t *testing.T, d driverUnderTest, srv *servertest.Server)) {
+	t.Helper()
+	t.Parallel()
+	eachDriver(t, withServer(f))
+}
+
+// eachWayOnServer is eachDriverOnServer for every driver, opened and wrapped.
+func eachWayOnServer(t *testing.T, f func(t *testing.T, d driverUnderTest, srv *servertest.Server)) {
+	t.Helper()
+	t.Parallel()
+	eachWay(t, withServer(f))
+}
+
+func withServer(f func(t *testing.T, d driverUnderTest, srv *servertest.Server)) func(*testing.T, driverUnderTest) {
+	return func(t *testing.T, d driverUnderTest) {
+		t.Parallel()
+		f(t, d, servertest.Single(t))
+	}
 }
 
 // eachWayOf runs f for the drivers that are wanted, opened and wrapped.

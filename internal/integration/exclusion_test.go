@@ -56,11 +56,8 @@ func (e *exclusion) leave(lease *locker.Lease) {
 // I1, I3, I5 and I7 on lines on which requests and replies are lost, held back
 // and sent twice, connections break and partitions come and go.
 func TestNoTwoHoldersAndGrowingTokensOnLinesThatFail(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
+	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		const clients, workers = 3, 2
-		srv := servertest.Single(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		var held exclusion

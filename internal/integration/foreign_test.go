@@ -13,10 +13,7 @@ import (
 
 // What will not go away by itself is reported and neither waited for nor touched.
 func TestForeignValuesAreReportedAtOnceAndNotTouched(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		c := d.client(t, srv.Addr)
 		for kind, create := range map[string][]string{
 			"string": {"SET", "k", "somebody's data"},
@@ -55,10 +52,7 @@ func TestForeignValuesAreReportedAtOnceAndNotTouched(t *testing.T) {
 
 // I5: a record of ours that somebody took the TTL from is healed, and waited for.
 func TestAnAbandonedLockWithoutTTLIsHealed(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		c := d.client(t, srv.Addr)
 		lease := mustTryLock(t, c.Mutex("k", locker.TTL(time.Second), locker.NoRenewal()))
 		do(t, srv, "PERSIST", "k")
@@ -120,10 +114,7 @@ func TestHandOverBetweenAllDrivers(t *testing.T) {
 // An administrator ends a lease; the next in the queue is told, and whoever held
 // it learns at its next renewal.
 func TestForceReleaseWakesTheNextAndTheHolderLearns(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		c, admin := d.client(t, srv.Addr, locker.TTL(3*time.Second), locker.Label("holder")), d.client(t, srv.Addr)
 		lease := mustTryLock(t, c.Mutex("k"))
 		waiting := goLockWaiting(t, soon(t), admin.Mutex("k"), admin)
@@ -146,10 +137,7 @@ func TestForceReleaseWakesTheNextAndTheHolderLearns(t *testing.T) {
 
 // I3: also when the data is lost, as long as the server's clock goes forward.
 func TestTokensGrowAcrossHoldersAndALossOfTheData(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		var last locker.Token
 		for n := range 12 {
 			c := drivers[n%len(drivers)].client(t, srv.Addr, locker.Fenced())

@@ -93,6 +93,15 @@ func goLockWaiting(t *testing.T, ctx context.Context, m *locker.Mutex, observer 
 	return done
 }
 
+// assertWaiters waits until n stand in the queue of a lock.
+func assertWaiters(t *testing.T, observer *locker.Client, name string, n int) bool {
+	t.Helper()
+	return assert.Eventually(t, func() bool {
+		s, err := observer.Inspect(soon(t), name)
+		return err == nil && s.Waiters == n
+	}, patience, 5*time.Millisecond, "there never were %d waiters for %q", n, name)
+}
+
 // had returns the lease that a Lock in the background has got.
 func had(t *testing.T, done <-chan lockResult) lockResult {
 	t.Helper()
@@ -104,6 +113,17 @@ func had(t *testing.T, done <-chan lockResult) lockResult {
 		require.FailNow(t, "Lock does not return")
 		return lockResult{}
 	}
+}
+
+// lossOf waits until a lease has ended, and returns why.
+func lossOf(t *testing.T, lease *locker.Lease) error {
+	t.Helper()
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(patience):
+		require.FailNow(t, "the holder never learns that its lease has ended", lease.Name())
+	}
+	return context.Cause(lease.Context())
 }
 
 // eventually waits until check is true.

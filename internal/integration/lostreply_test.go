@@ -36,10 +36,7 @@ func TestOneLostReplyTryLockOnAFreeLockSucceeds(t *testing.T) {
 }
 
 func TestLostRepliesTryLockOnAFreeFencedLockSucceeds(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
 		c := d.client(t, addr, locker.Fenced())
 		warm := mustTryLock(t, c.Mutex("warm"))
@@ -66,10 +63,7 @@ func requireHeldAndReleased(t *testing.T, srv *servertest.Server, lease *locker.
 }
 
 func TestOneLostReplyUnlockSaysReleased(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
 		c := d.client(t, addr)
 		require.NoError(t, mustTryLock(t, c.Mutex("warm")).Unlock(soon(t)))
@@ -82,10 +76,7 @@ func TestOneLostReplyUnlockSaysReleased(t *testing.T) {
 }
 
 func TestLostRepliesOfRenewalsLoseNoLease(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
 		c := d.client(t, addr, locker.TTL(900*time.Millisecond))
 		lease := mustTryLock(t, c.Mutex("k"))
@@ -106,10 +97,7 @@ func TestLostRepliesOfRenewalsLoseNoLease(t *testing.T) {
 
 // I6: a request may be applied twice; nothing is different then.
 func TestRequestsAppliedTwiceChangeNothing(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
 		c := d.client(t, addr, locker.TTL(600*time.Millisecond))
 		observer := d.client(t, srv.Addr)

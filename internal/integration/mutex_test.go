@@ -17,10 +17,7 @@ import (
 
 // redsync: "a shared Mutex's late Unlock deletes the next holder's key and says ok".
 func TestLateUnlockDoesNotDeleteTheNextHoldersKey(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		m := d.client(t, srv.Addr).Mutex("k", locker.TTL(300*time.Millisecond), locker.NoRenewal())
 		late := mustTryLock(t, m)
 		next := mustLock(t, m) // the same Mutex, shared
@@ -38,10 +35,7 @@ func TestLateUnlockDoesNotDeleteTheNextHoldersKey(t *testing.T) {
 
 // redislock: "token prefix compare lets worker-1 steal from worker-10".
 func TestAnIDThatBeginsWithOursIsNotOurs(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		ten := d.client(t, srv.Addr, locker.Label("worker-10"), locker.Metadata("job"))
 		one := d.client(t, srv.Addr, locker.Label("worker-1"), locker.Metadata("job"))
 		lease := mustTryLock(t, ten.Mutex("k"))
@@ -71,10 +65,7 @@ func TestAnIDThatBeginsWithOursIsNotOurs(t *testing.T) {
 
 // redislock: "TTL below 1 ms or negative succeeds with no key".
 func TestATTLThatCannotBeIsRefusedAndNothingIsSent(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
 		c := d.client(t, addr)
 		held := mustTryLock(t, c.Mutex("held"))
@@ -102,10 +93,7 @@ func TestATTLThatCannotBeIsRefusedAndNothingIsSent(t *testing.T) {
 // the smallest, and a fraction of a millisecond never lengthens the holder's
 // belief beyond the server's lease.
 func TestFractionsOfAMillisecondAreNeverSent(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
 		c := d.client(t, addr, locker.TTL(locker.MinTTL+999*time.Microsecond), locker.NoRenewal())
 		for _, opts := range [][]locker.Option{nil, {locker.Fenced()}} {
@@ -129,10 +117,7 @@ func TestFractionsOfAMillisecondAreNeverSent(t *testing.T) {
 
 // redislock: "a reused retry option gets no retries the second time".
 func TestARetryOptionCanBeReused(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
 		holder := d.client(t, srv.Addr)
 		mustTryLock(t, holder.Mutex("a"))
@@ -166,10 +151,7 @@ func TestARetryOptionCanBeReused(t *testing.T) {
 
 // "others: renewal bound to the acquire ctx".
 func TestRenewalIsNotBoundToTheContextOfLock(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		c := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond))
 		ctx, cancel := context.WithCancel(t.Context())
 		locked, err := c.Mutex("a").Lock(ctx)
@@ -190,10 +172,7 @@ func TestRenewalIsNotBoundToTheContextOfLock(t *testing.T) {
 // rueidislock: "expiry by client wall clock". Whatever is sent, none of it is a
 // time of this machine's clock: the server alone decides when a lease ends.
 func TestNoClientClockIsSent(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
 		c := d.client(t, addr, locker.TTL(300*time.Millisecond))
 		observer := d.client(t, srv.Addr)
@@ -226,10 +205,7 @@ func TestNoClientClockIsSent(t *testing.T) {
 
 // rueidislock: "release blocked 5 s, returns no error".
 func TestReleaseIsBoundedAndSaysWhatIsNotKnown(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		c := d.client(t, srv.Addr)
 		lease := mustTryLock(t, c.Mutex("k"))
 		srv.Pause()
@@ -248,10 +224,7 @@ func TestReleaseIsBoundedAndSaysWhatIsNotKnown(t *testing.T) {
 // What was sent for an attempt that is over takes nothing, however late it
 // arrives; SET NX, which cannot know, takes the lock for one TTL at the most.
 func TestARequestThatArrivesLateLeavesNothing(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
 		c := d.client(t, addr, locker.TTL(time.Second))
 		require.NoError(t, mustTryLock(t, c.Mutex("warm", locker.Fenced())).Unlock(soon(t)))

@@ -223,10 +223,7 @@ func TestOutOfMemoryAcquireIsTypedWhileRenewalAndUnlockWork(t *testing.T) {
 
 // A server that takes no further clients keeps those it has.
 func TestTooManyClientsIsUnavailableNotLocked(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		c := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond))
 		lease := mustTryLock(t, c.Mutex("k"))
 		do(t, srv, "CONFIG", "SET", "maxclients", "1")
@@ -245,10 +242,7 @@ func TestTooManyClientsIsUnavailableNotLocked(t *testing.T) {
 
 // Replies that this server cannot be brought to give.
 func TestEveryTransientReplyIsUnavailableAndLosesNoLease(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
 		c := d.client(t, addr, locker.TTL(2*time.Second))
 		for _, reply := range []string{"LOADING Redis is loading the dataset in memory", "CLUSTERDOWN The cluster is down",

@@ -45,11 +45,8 @@ func TestWakeUpBetweenAllDrivers(t *testing.T) {
 // rueidislock: "with NOLOOP a server frozen for 100 ms leaves waiters asleep on a
 // free key for ever".
 func TestAServerFrozenAgainAndAgainLeavesNoWaiterAsleepOnAFreeKey(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
+	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		const clients, waiters = 3, 3
-		srv := servertest.Single(t)
 		working := within(t, 2*time.Second)
 		var all sync.WaitGroup
 		var held exclusion
@@ -88,10 +85,7 @@ func TestAServerFrozenAgainAndAgainLeavesNoWaiterAsleepOnAFreeKey(t *testing.T) 
 // The message itself is lost: the subscription is dead at the moment of the
 // release, and the waiter has not noticed.
 func TestALostWakeUpCostsOnePollInterval(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		holder := d.client(t, srv.Addr)
 		w, addr := newWire(t, srv.Addr)
 		waiter := d.client(t, addr)
@@ -110,10 +104,7 @@ func TestALostWakeUpCostsOnePollInterval(t *testing.T) {
 
 // As above, but nobody learns that the connections are dead.
 func TestAWakeUpIntoABlackHoleCostsTheTimeToNoticeIt(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		holder := d.client(t, srv.Addr)
 		w, addr := newWire(t, srv.Addr)
 		waiter := d.open(t, "redis://"+addr+"?timeout=500ms", locker.AttemptTimeout(300*time.Millisecond))
@@ -130,10 +121,7 @@ func TestAWakeUpIntoABlackHoleCostsTheTimeToNoticeIt(t *testing.T) {
 
 // rueidislock: "a 60 ms delay on a free lock waits out the ctx".
 func TestASlowServerIsNotTakenForALockedOne(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
 		c := d.client(t, addr)
 		for _, name := range []string{"SET", "EVALSHA", "EVAL"} {
@@ -151,10 +139,7 @@ func TestASlowServerIsNotTakenForALockedOne(t *testing.T) {
 // Cancelling a waiting Lock leaves nothing behind, and those behind it in the
 // queue get their turn.
 func TestCancelledWaitersLeaveNothingBehind(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		holder, waiter := d.client(t, srv.Addr), d.client(t, srv.Addr)
 		lease := mustTryLock(t, holder.Mutex("k"))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -171,10 +156,7 @@ func TestCancelledWaitersLeaveNothingBehind(t *testing.T) {
 			require.ErrorAs(t, r.err, &wait)
 			assert.ErrorIs(t, wait.Reason, locker.ErrLocked, "the error does not say why it waited")
 		}
-		eventually(t, "only the patient one waits", func() bool {
-			s, err := holder.Inspect(soon(t), "k")
-			return err == nil && s.Waiters == 1
-		})
+		assertWaiters(t, holder, "k", 1) // the patient one
 		unlocked := time.Now()
 		require.NoError(t, lease.Unlock(soon(t)))
 		next := had(t, patient)
@@ -186,10 +168,7 @@ func TestCancelledWaitersLeaveNothingBehind(t *testing.T) {
 
 // A lock that a crashed holder leaves behind is free when its TTL has passed.
 func TestACrashedHoldersLockIsHadWhenItsTTLHasPassed(t *testing.T) {
-	t.Parallel()
-	eachWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		srv := servertest.Single(t)
+	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		c := d.client(t, srv.Addr)
 		do(t, srv, "SET", "k", "set by hand and forgotten", "PX", "600")
 		begun := time.Now()
