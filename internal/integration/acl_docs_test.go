@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,39 +15,68 @@ import (
 	"github.com/golocker/golocker/locker"
 )
 
-// The ACL line of docs/servers.md is enough for everything a client does.
-func TestThePermissionsOfTheDocsSuffice(t *testing.T) {
-	t.Parallel()
+// documentedUser is the user that docs/servers.md tells to create: its name and the
+// rules for it.
+func documentedUser(t *testing.T) []string {
+	t.Helper()
 	page, err := os.ReadFile("../../docs/servers.md")
 	require.NoError(t, err)
 	line := regexp.MustCompile(`ACL SETUSER (.*)`).FindSubmatch(page)
 	require.NotNil(t, line)
-	user := strings.Fields(string(line[1]))
+	return strings.Fields(string(line[1]))
+}
+
+// What a script runs in a corner that no test comes to is permitted, too.
+func TestThePermissionsOfTheDocsNameWhatScriptsRun(t *testing.T) {
+	t.Parallel()
+	user := documentedUser(t)
+	scripts, err := filepath.Glob("../../locker/lua/*.lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, scripts)
+	command := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
+	for _, script := range scripts {
+		source, err := os.ReadFile(script)
+		require.NoError(t, err)
+		for _, call := range command.FindAllSubmatch(source, -1) {
+			assert.Contains(t, user, "+"+strings.ToLower(string(call[1])), filepath.Base(script))
+		}
+	}
+}
+
+// The ACL line of docs/servers.md is enough for everything a client does, with a lock
+// of any kind.
+func TestThePermissionsOfTheDocsSuffice(t *testing.T) {
+	t.Parallel()
+	user := documentedUser(t)
 	eachDriver(t, func(t *testing.T, d driverUnderTest) {
 		t.Parallel()
 		srv := servertest.Single(t, servertest.Config("user", user...))
 		dsn := "redis://" + user[0] + ":password@" + srv.Addr
 		a, b := d.open(t, dsn), d.open(t, dsn)
-		held := mustLock(t, a.Mutex("orders:1", locker.Fenced()))
-		got := make(chan *locker.Lease, 1)
-		go func() {
-			lease, err := b.Mutex("orders:1", locker.Fenced()).Lock(soon(t))
-			assert.NoError(t, err)
-			got <- lease
-		}()
-		assertWaiters(t, a, "orders:1", 1)
-		require.NoError(t, held.Extend(soon(t), time.Hour))
-		begun := time.Now()
-		require.NoError(t, held.Unlock(soon(t)))
-		next := <-got
-		assert.Less(t, time.Since(begun), 500*time.Millisecond, "woken, not polled")
-		id, err := next.Detach(soon(t), time.Minute)
-		require.NoError(t, err)
-		taken, err := a.Mutex("orders:1", locker.Fenced()).Attach(soon(t), id)
-		require.NoError(t, err)
-		_, err = b.ForceRelease(soon(t), "orders:1")
-		require.NoError(t, err)
-		assert.ErrorIs(t, taken.Unlock(soon(t)), locker.ErrAbsent)
+		for _, kind := range lockKinds {
+			name := "orders:" + kind.name
+			held := mustLock(t, kind.against(a, name))
+			waiting := goLockWaiting(t, soon(t), kind.on(b, name), a)
+			require.NoError(t, held.Extend(soon(t), time.Hour))
+			begun := time.Now()
+			require.NoError(t, held.Unlock(soon(t)))
+			next := had(t, waiting)
+			assert.Less(t, next.at.Sub(begun), 500*time.Millisecond, "%s: woken, not polled", kind.name)
+			id, err := next.lease.Detach(soon(t), time.Minute)
+			require.NoError(t, err, kind.name)
+			taken, err := kind.on(a, name).Attach(soon(t), id)
+			require.NoError(t, err, kind.name)
+			if taken.Mode() == locker.Reading {
+				upgraded, err := taken.Upgrade(soon(t))
+				require.NoError(t, err)
+				downgraded, err := upgraded.Downgrade(soon(t))
+				require.NoError(t, err)
+				require.NoError(t, downgraded.Unlock(soon(t)))
+			}
+			_, err = b.ForceRelease(soon(t), name)
+			require.NoError(t, err, kind.name)
+			assert.ErrorIs(t, taken.Unlock(soon(t)), locker.ErrAbsent, kind.name)
+		}
 		refused := do(t, srv, "ACL", "LOG")
 		assert.Empty(t, refused)
 	})
