@@ -2,6 +2,8 @@ package integration_test
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -57,6 +59,21 @@ func holds(t *testing.T, observer *locker.Client, name string) int {
 		n += h.Holds
 	}
 	return n
+}
+
+// serverDeadline returns until when (server's ms) the owner's hold on a lock lasts.
+func serverDeadline(t *testing.T, srv *servertest.Server, name, owner string) int64 {
+	t.Helper()
+	record, _ := do(t, srv, "HGETALL", name).([]any)
+	for i := 1; i < len(record); i += 2 {
+		if hold := strings.Split(record[i].(string), "|"); len(hold) > 4 && hold[4] == owner {
+			until, err := strconv.ParseInt(hold[1], 10, 64)
+			require.NoError(t, err)
+			return until
+		}
+	}
+	assert.Fail(t, "no such holder", owner)
+	return 0
 }
 
 // assertFree checks that a lock has neither holders nor waiters, and that nothing of

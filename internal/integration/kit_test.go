@@ -94,12 +94,13 @@ func goLockWaiting(t *testing.T, ctx context.Context, m *locker.Mutex, observer 
 }
 
 // assertWaiters waits until n stand in the queue of a lock.
-func assertWaiters(t *testing.T, observer *locker.Client, name string, n int) bool {
+func assertWaiters(t *testing.T, observer *locker.Client, name string, n int) {
 	t.Helper()
-	return assert.Eventually(t, func() bool {
+	happens := becomes(patience, func() bool {
 		s, err := observer.Inspect(soon(t), name)
 		return err == nil && s.Waiters == n
-	}, patience, 5*time.Millisecond, "there never were %d waiters for %q", n, name)
+	})
+	assert.True(t, happens, "there never were %d waiters for %q", n, name)
 }
 
 // had returns the lease that a Lock in the background has got.
@@ -134,6 +135,11 @@ func eventually(t *testing.T, what string, check func() bool) {
 
 func eventuallyWithin(t *testing.T, d time.Duration, what string, check func() bool) {
 	t.Helper()
+	require.True(t, becomes(d, check), "it never came to be: %s, within %v", what, d)
+}
+
+// becomes waits until check is true, for d at most.
+func becomes(d time.Duration, check func() bool) bool {
 	end := time.After(d)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -141,9 +147,10 @@ func eventuallyWithin(t *testing.T, d time.Duration, what string, check func() b
 		select {
 		case <-tick.C:
 		case <-end:
-			require.FailNowf(t, "it never came to be", "%s, within %v", what, d)
+			return false
 		}
 	}
+	return true
 }
 
 // lasts lets time pass while a state holds that check reports.
