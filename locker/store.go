@@ -143,7 +143,7 @@ func (r *request) locked(left int64, value string) error {
 func (s *store) attach(ctx context.Context, r *request, old, unsure string) (token Token, owner string, err error) {
 	args := []string{old, r.id, r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure}
 	if r.mode.owned() {
-		args = []string{old, r.id, string(r.mode), r.tail, millis(r.ttl), keepFence(r.fenced, r.ttl), unsure}
+		args = []string{old, r.id, string(r.mode), r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure}
 	}
 	v, err := s.link.run(ctx, call{r.mode.family().attach, []string{r.keys.record, r.keys.fence, r.keys.void}, args})
 	if err != nil {

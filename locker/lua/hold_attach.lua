@@ -2,9 +2,9 @@
 -- two takers one wins, and every handle of the old id is void. Mode and owner stay.
 --
 -- KEYS record, fence, void
--- ARGV 1 old id, 2 new id, 3 mode, 4 "<label>|<metadata>", 5 ttl ms, 6 retention ms of
---      the fence, 0 without; 7 an id of this client that an earlier taking up with
---      unknown outcome may have left, or ""
+-- ARGV 1 old id, 2 new id, 3 mode, 4 "<label>|<metadata>", 5 ttl ms, 6 fenced 0|1,
+--      7 retention ms of the fence, 8 an id of this client that an earlier taking up
+--      with unknown outcome may have left, or ""
 -- reply {1, token, owner} taken up · {0} nobody holds the lock · {-1} it is somebody
 --      else's, or this taking up was given up · {-2, what} another kind of value
 local refused = refusal(KEYS[1], ARGV[3])
@@ -18,8 +18,8 @@ if h then
 end
 local old = ARGV[1]
 h = alive(KEYS[1], old, now)
-if not h and ARGV[7] ~= '' then
-  old = ARGV[7]
+if not h and ARGV[8] ~= '' then
+  old = ARGV[8]
   h = alive(KEYS[1], old, now)
 end
 if not h then
@@ -27,7 +27,8 @@ if not h then
 elseif h.mode ~= ARGV[3] or redis.call('ZSCORE', KEYS[3], ARGV[2]) then
   return {-1}
 end
-local token, short = token_for(KEYS[2], h.mode, h.owner, ARGV[6])
+local fenced = h.token ~= '0' or ARGV[6] == '1'
+local token, short = token_for(KEYS[2], h.mode, h.owner, fenced and ARGV[7] or '0')
 if not token then
   return short
 end

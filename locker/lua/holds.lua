@@ -154,7 +154,7 @@ local function token_for(fence, mode, owner, retention, within)
       arm(fence, tonumber(retention))
     end
     return last or '0'
-  elseif within and within.mode ~= 'r' and within.owner == owner then
+  elseif within and within.mode ~= 'r' and within.owner == owner and within.token ~= '0' then
     return within.token
   end
   return next_token(fence, retention)
