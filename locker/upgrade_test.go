@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -38,5 +39,54 @@ func TestWriterWhoReadsTooStaysAloneWhenOthersEnd(t *testing.T) {
 		require.NoError(t, other.Unlock(t.Context()))
 		require.NoError(t, reading.Unlock(t.Context()))
 		assert.False(t, f.Exists("k"))
+	})
+}
+
+func TestReadersWhoBecameReadersWhileTheyWaitedToWriteAreNoDeadlock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		_, write := f.sides(t)
+		first, err := write.Lock(t.Context())
+		require.NoError(t, err)
+		read1, write1 := f.sides(t, As(NamedOwner("one")))
+		read2, write2 := f.sides(t, As(NamedOwner("two")))
+		reading1, reading2 := background(t, read1), background(t, read2)
+		writing1 := background(t, write1)
+		refused := make(chan error, 1)
+		go func() {
+			_, err := write2.Lock(t.Context())
+			refused <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, first.Unlock(t.Context()))
+		lease1, lease2 := granted(reading1), granted(reading2)
+		require.NotNil(t, lease1)
+		require.NotNil(t, lease2)
+		time.Sleep(2 * pollInterval)
+		synctest.Wait()
+		require.Len(t, refused, 1, "each waits for the other")
+		assert.ErrorIs(t, <-refused, ErrDeadlock)
+		require.NoError(t, lease2.Unlock(t.Context()))
+		assert.NotNil(t, granted(writing1))
+	})
+}
+
+func TestUpgradeBesideAWaiterWhoReadsNoMore(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read1, _ := f.sides(t, NoRenewal(), TTL(2*time.Second))
+		read2, _ := f.sides(t)
+		short, err := read1.Lock(t.Context())
+		require.NoError(t, err)
+		long, err := read2.Lock(t.Context())
+		require.NoError(t, err)
+		_, err = read2.Lock(t.Context())
+		require.NoError(t, err)
+		go short.Upgrade(t.Context())
+		synctest.Wait()
+		_, err = long.TryUpgrade(t.Context())
+		assert.ErrorIs(t, err, ErrDeadlock)
+		time.Sleep(3 * time.Second)
+		assert.ErrorIs(t, short.Err(), ErrLost)
+		_, err = long.TryUpgrade(t.Context())
+		assert.ErrorIs(t, err, ErrLocked, "by a third reader, and who waits reads no more")
 	})
 }

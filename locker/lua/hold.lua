@@ -76,7 +76,7 @@ local upgrade = blocked and own and own.mode == 'r'
 if upgrade then
   local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
   local e = first and entry_of(KEYS[4], first)
-  if e and e.expires and not dead(e, now) and tonumber(e.seq) < 0 and e.owner ~= owner then
+  if e and e.mode == 'w' and e.owner ~= owner and not dead(e, now) and find(KEYS[1], now, e.owner) then
     return answer(-4)
   end
 end
