@@ -75,7 +75,7 @@ var (
 	}
 	holdFamily = family{
 		acquire:  newScript(luaBase, luaQueue, luaHolds, luaHold),
-		renew:    newScript(luaBase, luaQueue, luaHolds, luaHoldRenew).evenWhenFull(),
+		renew:    newScript(luaBase, luaQueue, luaHolds, luaHoldRenew),
 		release:  newScript(luaBase, luaQueue, luaHolds, luaLetGo, luaHoldRelease),
 		giveUp:   newScript(luaBase, luaQueue, luaHolds, luaLetGo, luaHoldGiveUp),
 		attach:   newScript(luaBase, luaQueue, luaHolds, luaHoldAttach),
@@ -89,21 +89,12 @@ var (
 type script struct {
 	source string
 	sha    string
-	full   *script // runs where the server is out of memory, if this must
 }
 
 func newScript(parts ...string) *script {
 	source := strings.Join(parts, "")
 	sum := sha1.Sum([]byte(source))
 	return &script{source: source, sha: hex.EncodeToString(sum[:])}
-}
-
-// evenWhenFull makes s one that a server which is out of memory executes all the
-// same, though it writes to a hash. Servers know how to be told from 7.0 on; those
-// before refuse.
-func (s *script) evenWhenFull() *script {
-	s.full = newScript("#!lua flags=allow-oom\n", s.source)
-	return s
 }
 
 // A call is a script with its keys and arguments.
@@ -128,25 +119,17 @@ func (c call) build(name, script string) driver.Command {
 	return driver.Command{Args: args, FirstKey: 3, NumKeys: len(c.keys)}
 }
 
-// instead returns what to send after a reply that says that nothing was executed,
-// and would be if it were asked for in another way.
-func (c call) instead(err error) (cmd driver.Command, ok bool) {
-	reply, isReply := errors.AsType[*driver.ServerError](err)
-	switch {
-	case !isReply:
-	case reply.Code == "NOSCRIPT":
-		return c.eval(), true
-	case reply.Code == "OOM" && c.script.full != nil:
-		return call{c.script.full, c.keys, c.args}.eval(), true
-	}
-	return driver.Command{}, false
+func unknownScript(err error) bool {
+	reply, ok := errors.AsType[*driver.ServerError](err)
+	return ok && reply.Code == "NOSCRIPT"
 }
 
-// run executes one script.
+// run executes one script. NOSCRIPT means that nothing was executed, so that
+// sending the source then is no second execution.
 func (l *link) run(ctx context.Context, c call) (driver.Value, error) {
 	v, err := l.do(ctx, c.command())
-	if cmd, ok := c.instead(err); ok {
-		return l.do(ctx, cmd)
+	if unknownScript(err) {
+		return l.do(ctx, c.eval())
 	}
 	return v, err
 }
@@ -161,8 +144,8 @@ func (l *link) runBatch(ctx context.Context, calls []call) []driver.Result {
 	var again []int
 	cmds = cmds[:0]
 	for i, r := range results {
-		if cmd, ok := calls[i].instead(r.Err); ok {
-			again, cmds = append(again, i), append(cmds, cmd)
+		if unknownScript(r.Err) {
+			again, cmds = append(again, i), append(cmds, calls[i].eval())
 		}
 	}
 	if len(again) == 0 {

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -217,6 +218,34 @@ func TestOutOfMemoryAcquireIsTypedWhileRenewalAndUnlockWork(t *testing.T) {
 		assert.NoError(t, fenced.Unlock(soon(t)))
 		assert.False(t, exists(t, srv, "plain"))
 		assert.False(t, exists(t, srv, "fenced"))
+		assertMortal(t, srv)
+	})
+}
+
+// A server before 7.0 knows no way to be told that a script is to run all the same.
+func TestOutOfMemoryHoldsAreRenewedByTheScriptThatServersOfAllVersionsRun(t *testing.T) {
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		t.Parallel()
+		srv := servertest.Single(t, servertest.Config("maxmemory-policy", "noeviction"))
+		c := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond))
+		kinds := []locker.Option{locker.Reentrant(), locker.ForReading(), locker.ForWriting()}
+		var leases []*locker.Lease
+		for i, kind := range kinds {
+			leases = append(leases, mustTryLock(t, c.Mutex(fmt.Sprint("k", i), kind, locker.Fenced())))
+		}
+		assert.True(t, survivesRenewals(leases[0], 1), "%v", leases[0].Err()) // the server has the script now
+		do(t, srv, "CONFIG", "SET", "maxmemory", "1")
+		do(t, srv, "CONFIG", "RESETSTAT")
+		for i, lease := range leases {
+			_, err := c.Mutex("free", kinds[i]).TryLock(soon(t))
+			requireCode(t, err, "OOM")
+			assert.True(t, survivesRenewals(lease, 2), "%v", lease.Err())
+		}
+		assert.NotContains(t, do(t, srv, "INFO", "commandstats"), "cmdstat_eval:")
+		for _, lease := range leases {
+			assert.NoError(t, lease.Unlock(soon(t)))
+		}
 		assertMortal(t, srv)
 	})
 }

