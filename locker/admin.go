@@ -27,17 +27,25 @@ func (c *Client) ForceRelease(ctx context.Context, name string) ([]Holder, error
 	switch {
 	case !ok:
 	case status == 0:
-		return nil, fmt.Errorf("locker: force release of %q: %w", name, ErrAbsent)
+		return nil, absentError(name)
 	case status == -2 && len(rest) == 1:
 		kind, _ := rest[0].(string)
 		return nil, &ForeignError{Name: name, Type: kind}
 	case status == 1 && len(rest) == 3:
 		left, _ := rest[1].(int64)
-		if holders, ok := parseHolders(rest[0], left, rest[2]); ok {
+		switch holders, ok := parseHolders(rest[0], left, rest[2]); {
+		case ok && len(holders) == 0:
+			// The last hold had run out, and nothing has noticed yet.
+			return nil, absentError(name)
+		case ok:
 			return holders, nil
 		}
 	}
 	return nil, oddReply("force release", v)
+}
+
+func absentError(name string) error {
+	return fmt.Errorf("locker: force release of %q: %w", name, ErrAbsent)
 }
 
 // admin makes one request that is not about a lease of this client. changes tells

@@ -382,3 +382,41 @@ func TestBinaryMetadataSurvivesTheQueue(t *testing.T) {
 		}
 	})
 }
+
+// A writer that also reads, as after an Upgrade, is alone whoever else gives up
+// meanwhile.
+func TestWriterThatReadsStaysAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, write := f.sides(t)
+		for range 20 { // which of its holds the server meets first is left to chance
+			r, err := read.Lock(t.Context())
+			require.NoError(t, err)
+			w, err := r.Upgrade(t.Context())
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err = write.Lock(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			synctest.Wait()
+			_, err = read.TryLock(t.Context())
+			require.ErrorIs(t, err, ErrLocked)
+			require.NoError(t, w.Unlock(t.Context()))
+			require.NoError(t, r.Unlock(t.Context()))
+		}
+	})
+}
+
+func TestForceReleaseOfHoldsThatHaveRunOut(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		long, _ := f.sides(t, TTL(10*time.Second))
+		short, _ := f.sides(t, TTL(time.Second), NoRenewal())
+		r, err := long.Lock(t.Context())
+		require.NoError(t, err)
+		_, err = short.Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, r.Unlock(t.Context()))
+		time.Sleep(2 * time.Second)
+		_, err = f.client(t).ForceRelease(t.Context(), "k")
+		assert.ErrorIs(t, err, ErrAbsent)
+	})
+}
