@@ -232,3 +232,33 @@ func TestWakeUpThatMeetsABadConnectionIsNotUsedUp(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(begun), 5*time.Second)
 	})
 }
+
+// A waiter that was paused until its place ran out comes after those who came
+// meanwhile, whether or not anybody has cleared its entry away.
+func TestPlaceThatRanOutIsNotTakenUpAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		m := c.Mutex("k")
+		held, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		join := func(r *request, p place) string {
+			_, seq, err := c.store.acquire(t.Context(), r, p)
+			require.ErrorIs(t, err, ErrLocked)
+			return seq
+		}
+		one := func() (*request, place) {
+			return &request{name: "k", keys: &m.keys, mode: modeMutex, id: newID(), tail: "|", ttl: time.Minute},
+				place{reservation: newID(), life: time.Second}
+		}
+		paused, its := one()
+		before := join(paused, its)
+		time.Sleep(500 * time.Millisecond)
+		other, theirs := one()
+		join(other, theirs)
+		time.Sleep(700 * time.Millisecond)
+		assert.Greater(t, join(paused, its), before)
+		require.NoError(t, held.Unlock(t.Context()))
+		_, _, err = c.store.acquire(t.Context(), other, theirs)
+		assert.NoError(t, err)
+	})
+}

@@ -35,7 +35,7 @@ end
 local function enqueue(queue, entries, reservation, life, want, first)
   local now = now_us()
   local e = redis.call('ZSCORE', queue, reservation) and entry_of(entries, reservation)
-  if not (e and e.seq) then
+  if not (e and e.seq) or dead(e, now / 1000) then
     local seq = digits(-now)
     if not first then
       local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
