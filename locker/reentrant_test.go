@@ -176,6 +176,22 @@ func TestKindsExcludeEachOther(t *testing.T) {
 	})
 }
 
+// The request that notices that a lease has run out hands the lock to who waits, and
+// comes too late itself, also where it is made by the same owner.
+func TestKindsExcludeEachOtherWhenALeaseRunsOut(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		owner := As(NewOwner())
+		_, err := f.client(t).Mutex("k", Reentrant(), TTL(time.Second), NoRenewal()).Lock(t.Context())
+		require.NoError(t, err)
+		waiting := background(t, f.client(t).Mutex("k", Reentrant(), owner))
+		time.Sleep(time.Second)
+		_, err = f.client(t).Mutex("k", ForReading(), owner).TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrForeign)
+		lease := <-waiting
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
 func TestDetachOfASharedHold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)

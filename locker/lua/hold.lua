@@ -89,7 +89,8 @@ end
 -- A hold may have run out unnoticed.
 if queued or not blocked then
   pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted, id)
-  reply = mine()
+  -- That may have made it a lock of another kind.
+  reply = mine() or refusal(KEYS[1], mode)
   if reply then
     return reply
   end
