@@ -250,6 +250,34 @@ func TestOutOfMemoryHoldsAreRenewedByTheScriptThatServersOfAllVersionsRun(t *tes
 	})
 }
 
+// Who has waited since there was memory gets the lock although there is none left.
+func TestOutOfMemoryAReleaseLetsTheNextWaiterIn(t *testing.T) {
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		t.Parallel()
+		srv := servertest.Single(t, servertest.Config("maxmemory-policy", "noeviction"))
+		holder, waiter := d.client(t, srv.Addr), d.client(t, srv.Addr)
+		for _, kind := range lockKinds {
+			lease := mustTryLock(t, kind.against(holder, kind.name))
+			waiting := goLockWaiting(t, soon(t), kind.on(waiter, kind.name), holder)
+			fill(t, srv)
+			unlocked := time.Now()
+			require.NoError(t, lease.Unlock(soon(t)), kind.name)
+			next := had(t, waiting)
+			assert.Less(t, next.at.Sub(unlocked), pollBound, kind.name)
+			require.NoError(t, next.lease.Unlock(soon(t)), kind.name)
+			do(t, srv, "CONFIG", "SET", "maxmemory", "0")
+			assertFree(t, srv, holder, kind.name)
+		}
+	})
+}
+
+// fill makes the server's memory full.
+func fill(t *testing.T, srv *servertest.Server) {
+	t.Helper()
+	do(t, srv, "CONFIG", "SET", "maxmemory", "1")
+}
+
 // A server that takes no further clients keeps those it has.
 func TestTooManyClientsIsUnavailableNotLocked(t *testing.T) {
 	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
