@@ -126,23 +126,29 @@ func TestAFreezeShorterThanTheLeaseLosesNothing(t *testing.T) {
 	})
 }
 
-// A server that comes back empty: the holder learns it at the next renewal that
-// gets through, and nothing makes the key again.
+// A server that comes back empty: the holder of a lock of whatever kind learns it at
+// the next renewal that gets through, and nothing makes the key again.
 func TestServerRestartedEmptyHolderLearnsAtItsNextRenewal(t *testing.T) {
 	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		c := d.client(t, srv.Addr, locker.TTL(3*time.Second))
-		lease := mustTryLock(t, c.Mutex("k"))
+		var leases []*locker.Lease
+		for _, kind := range lockKinds {
+			leases = append(leases, mustTryLock(t, kind.on(c, kind.name)))
+		}
 		begun := time.Now()
 		srv.Restart()
-		loss := lossOf(t, lease)
-		// Two renewals may come to nothing on connections that are broken.
-		assert.Less(t, time.Since(begun), 2600*time.Millisecond, "that was the deadline and no renewal")
-		assert.ErrorIs(t, loss, locker.ErrLost)
-		assert.ErrorIs(t, loss, locker.ErrAbsent)
-		assert.ErrorIs(t, lease.Unlock(soon(t)), locker.ErrAbsent)
-		assert.False(t, exists(t, srv, "k"), "it was made again")
-		next := mustLock(t, c.Mutex("k"))
-		assert.NoError(t, next.Unlock(soon(t)))
+		for n, lease := range leases {
+			name := lease.Name()
+			loss := lossOf(t, lease)
+			// Two renewals may come to nothing on connections that are broken.
+			assert.Less(t, time.Since(begun), 2600*time.Millisecond, "%s: that was the deadline and no renewal", name)
+			assert.ErrorIs(t, loss, locker.ErrLost, name)
+			assert.ErrorIs(t, loss, locker.ErrAbsent, name)
+			assert.ErrorIs(t, lease.Unlock(soon(t)), locker.ErrAbsent, name)
+			assert.False(t, exists(t, srv, name), "it was made again")
+			next := mustLock(t, lockKinds[n].on(c, name))
+			assert.NoError(t, next.Unlock(soon(t)), name)
+		}
 	})
 }
 
@@ -177,24 +183,27 @@ func TestARenewalNeverMakesALock(t *testing.T) {
 // Two clients contend while the scripts vanish from the server again and again.
 func TestScriptFlushIsNotNoticed(t *testing.T) {
 	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
-		a, b := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond), locker.Fenced()), d.client(t, srv.Addr, locker.Fenced())
-		var last locker.Token
-		held := mustTryLock(t, a.Mutex("held"))
-		for range 10 {
-			do(t, srv, "SCRIPT", "FLUSH")
-			lease := mustLock(t, a.Mutex("k"))
-			assert.Greater(t, lease.Token(), last)
-			do(t, srv, "SCRIPT", "FLUSH")
-			waiting := goLockWaiting(t, soon(t), b.Mutex("k"), a)
-			do(t, srv, "SCRIPT", "FLUSH")
-			require.NoError(t, lease.Unlock(soon(t)))
-			next := had(t, waiting).lease
-			last = next.Token()
-			do(t, srv, "SCRIPT", "FLUSH")
-			require.NoError(t, next.Unlock(soon(t)))
+		a, b := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond)), d.client(t, srv.Addr)
+		for _, kind := range lockKinds {
+			held := mustTryLock(t, kind.on(a, "held"))
+			var last locker.Token
+			for range 3 {
+				do(t, srv, "SCRIPT", "FLUSH")
+				lease := mustLock(t, kind.against(a, "k"))
+				assert.GreaterOrEqual(t, lease.Token(), last, kind.name)
+				do(t, srv, "SCRIPT", "FLUSH")
+				waiting := goLockWaiting(t, soon(t), kind.on(b, "k"), a)
+				do(t, srv, "SCRIPT", "FLUSH")
+				require.NoError(t, lease.Unlock(soon(t)), kind.name)
+				next := had(t, waiting).lease
+				assert.GreaterOrEqual(t, next.Token(), lease.Token(), kind.name)
+				last = next.Token()
+				do(t, srv, "SCRIPT", "FLUSH")
+				require.NoError(t, next.Unlock(soon(t)), kind.name)
+			}
+			assert.True(t, survivesRenewals(held, 2), "%s: the watchdog has not got over SCRIPT FLUSH", kind.name)
+			assert.NoError(t, held.Unlock(soon(t)), kind.name)
 		}
-		assert.True(t, survivesRenewals(held, 3), "the watchdog has not got over SCRIPT FLUSH")
-		assert.NoError(t, held.Unlock(soon(t)))
 	})
 }
 
