@@ -34,7 +34,13 @@ func (h *holdings) add(t *tenure) {
 	if h.tenures == nil {
 		h.tenures = map[holding]*tenure{}
 	}
-	h.tenures[t.holding()] = t
+	k := t.holding()
+	h.tenures[k] = t
+	if k.mode == modeWrite && t.token > 0 {
+		// What is read from now on is what this writer wrote, and needs its token.
+		k.mode = modeRead
+		delete(h.tenures, k)
+	}
 }
 
 func (h *holdings) remove(t *tenure) {

@@ -200,6 +200,29 @@ func TestHoldingsKeepTheLatestAndForgetAll(t *testing.T) {
 	})
 }
 
+// A reader who writes and reads on has read what it wrote: the new lease has the
+// writer's token, although the older one is still there.
+func TestReadingAfterWritingHasTheWritersToken(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, _ := f.sides(t, Fenced())
+		ctx := WithOwner(t.Context(), NewOwner())
+		before, err := read.Lock(ctx)
+		require.NoError(t, err)
+		writing, err := before.Upgrade(ctx)
+		require.NoError(t, err)
+		within, err := read.Lock(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, writing.Token(), within.Token())
+		after, err := writing.Downgrade(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, writing.Token(), after.Token())
+		for _, lease := range []*Lease{before, within, after} {
+			require.NoError(t, lease.Unlock(ctx))
+		}
+		assert.False(t, f.Exists("k"))
+	})
+}
+
 func TestReentryAfterASuspension(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)
