@@ -32,7 +32,8 @@ func ExampleReentrant() {
 func ExampleOwner() {
 	here, there := locker.NamedOwner("import-17"), locker.NamedOwner("import-17")
 	fmt.Println(here == there, here)
-	fmt.Println(locker.NewOwner() == locker.NewOwner())
+	one, another := locker.NewOwner(), locker.NewOwner()
+	fmt.Println(one == another)
 	// Output:
 	// true import-17
 	// false
