@@ -22,5 +22,7 @@ func allCases() []testCase {
 		subscribeFaultCases,
 		describeCases,
 		lockCases,
+		reentrantCases,
+		readWriteCases,
 	)
 }

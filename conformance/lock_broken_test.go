@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,11 +29,43 @@ func setWithout(word string) func(context.Context, driver.Command, do) (driver.V
 	}
 }
 
-func looksBeforeSet(ctx context.Context, cmd driver.Command, next do) (driver.Value, error) {
-	if cmd.Name() == "SET" {
-		_, _ = next(ctx, driver.Command{Args: []string{"EXISTS", cmd.Args[1]}, FirstKey: 1, NumKeys: 1})
+// looksBefore asks whether the key exists before a command of that name.
+func looksBefore(name string) func(context.Context, driver.Command, do) (driver.Value, error) {
+	return func(ctx context.Context, cmd driver.Command, next do) (driver.Value, error) {
+		if cmd.Name() == name {
+			_, _ = next(ctx, driver.Command{Args: []string{"EXISTS", cmd.Args[cmd.FirstKey]}, FirstKey: 1, NumKeys: 1})
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// readersAreWriters takes the lock for writing where it is wanted for reading.
+func readersAreWriters(ctx context.Context, cmd driver.Command, next do) (driver.Value, error) {
+	if i := cmd.FirstKey + cmd.NumKeys + 1; runs(cmd, "hold") && cmd.Args[i] == "r" {
+		cmd.Args = slices.Clone(cmd.Args)
+		cmd.Args[i] = "w"
 	}
 	return next(ctx, cmd)
+}
+
+// freshIDs gives the second request for a hold another id than the first.
+func freshIDs() breaker {
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	return breaker{do: func(ctx context.Context, cmd driver.Command, next do) (driver.Value, error) {
+		if runs(cmd, "hold") && cmd.Name() == "EVALSHA" {
+			i := cmd.FirstKey + cmd.NumKeys
+			mu.Lock()
+			again := seen[cmd.Args[i]]
+			seen[cmd.Args[i]] = true
+			mu.Unlock()
+			if again {
+				cmd.Args = slices.Clone(cmd.Args)
+				cmd.Args[i] = strings.Repeat("f", len(cmd.Args[i]))
+			}
+		}
+		return next(ctx, cmd)
+	}}
 }
 
 func prefixesKeys(ctx context.Context, cmd driver.Command, next do) (driver.Value, error) {

@@ -18,32 +18,54 @@ var lockChaosCases = []testCase{
 		// Several clients want two locks while the network of each fails in all
 		// ways. Their leases never overlap, tokens grow, and when the network is
 		// well again so is everything.
-		duration := 20 * time.Second
-		if k.realTime() {
-			duration = 4 * time.Second
-		}
-		ctx, cancel := k.within(duration)
-		defer cancel()
-		plain, fenced := &ledger{name: k.key("plain")}, &ledger{name: k.key("fenced")}
-		var all sync.WaitGroup
-		for range 3 {
-			w := k.newWire()
-			c := k.clientVia(w, locker.TTL(k.times.ttl))
-			all.Go(func() { k.disturb(ctx, w) })
-			for range 2 {
-				all.Go(func() { k.use(ctx, c.Mutex(plain.name), plain) })
-				all.Go(func() { k.use(ctx, c.Mutex(fenced.name, locker.Fenced()), fenced) })
+		k.chaos(func(c *locker.Client, name string, fenced ...locker.Option) []*locker.Mutex {
+			m := c.Mutex(name, fenced...)
+			return []*locker.Mutex{m, m}
+		})
+	}),
+}
+
+// readWriteChaosCases is the same for readers and writers.
+var readWriteChaosCases = []testCase{
+	readWriteCase("Exclusion/Faults", needs{}, func(k *lockKit) {
+		// Readers overlap with each other, a writer with nobody.
+		k.chaos(func(c *locker.Client, name string, fenced ...locker.Option) []*locker.Mutex {
+			read, write := c.Mutex(name, append(fenced, locker.ForReading())...), c.Mutex(name, append(fenced, locker.ForWriting())...)
+			return []*locker.Mutex{read, read, write}
+		})
+	}),
+}
+
+// chaos makes several clients use a plain and a fenced lock, each by all the
+// mutexes that are given for it, while the network of each fails in all ways.
+func (k *lockKit) chaos(mutexes func(c *locker.Client, name string, fenced ...locker.Option) []*locker.Mutex) {
+	duration := 12 * time.Second
+	if k.realTime() {
+		duration = 4 * time.Second
+	}
+	ctx, cancel := k.within(duration)
+	defer cancel()
+	ledgers := map[*ledger][]locker.Option{{name: k.key("plain")}: nil, {name: k.key("fenced")}: {locker.Fenced()}}
+	var all sync.WaitGroup
+	for range 3 {
+		w := k.newWire()
+		c := k.clientVia(w, locker.TTL(k.times.ttl))
+		all.Go(func() { k.disturb(ctx, w) })
+		for l, fenced := range ledgers {
+			for _, m := range mutexes(c, l.name, fenced...) {
+				all.Go(func() { k.use(ctx, m, l) })
 			}
 		}
-		all.Wait()
-		for _, l := range []*ledger{plain, fenced} {
-			if l.grants == 0 {
-				k.Errorf("the lock %s was never granted", l.name)
-			}
-			m := k.client().Mutex(l.name)
+	}
+	all.Wait()
+	for l, fenced := range ledgers {
+		if l.grants == 0 {
+			k.Errorf("the lock %s was never granted", l.name)
+		}
+		for _, m := range mutexes(k.client(), l.name, fenced...) {
 			k.unlock(k.granted(k.later(k.ctx, m), k.times.ttl+k.times.poll+k.times.grant, "after all faults a newcomer"))
 		}
-	}),
+	}
 }
 
 // A ledger knows which leases of a lock are believed in.
@@ -64,13 +86,17 @@ func (l *ledger) granted(lease *locker.Lease) error {
 	if !lease.Valid() {
 		return nil // it was lost on the way from Lock to here
 	}
+	reads := lease.Mode() == locker.Reading
 	for _, other := range l.held {
+		if reads && other.Mode() == locker.Reading {
+			continue
+		}
 		if other.Valid() || other.Context().Err() == nil {
 			return fmt.Errorf("two leases are held at once: one until %v from now, the other until %v from now",
 				time.Until(other.Deadline()), time.Until(lease.Deadline()))
 		}
 	}
-	if t := lease.Token(); t != 0 && t <= l.token {
+	if t := lease.Token(); t < l.token || t == l.token && t != 0 && !reads {
 		return fmt.Errorf("the token %d was granted after %d", t, l.token)
 	}
 	l.token = lease.Token()

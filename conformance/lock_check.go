@@ -92,3 +92,34 @@ func (k *lockKit) isNot(what string, err, target error) {
 		k.Errorf("%s gave %v, which matches %q", what, err, target)
 	}
 }
+
+// An ending notes when the contexts of leases end.
+type ending struct {
+	k  *lockKit
+	at []chan time.Time
+}
+
+// watch notes when these leases end.
+func (k *lockKit) watch(leases ...*locker.Lease) *ending {
+	e := &ending{k: k}
+	for _, l := range leases {
+		at := make(chan time.Time, 1)
+		e.at = append(e.at, at)
+		context.AfterFunc(l.Context(), func() { at <- time.Now() })
+	}
+	return e
+}
+
+// before checks that all leases have ended before then.
+func (e *ending) before(then time.Time) {
+	for _, at := range e.at {
+		select {
+		case ended := <-at:
+			if !ended.Before(then) {
+				e.k.Errorf("a lease's context ended %v after the next holder began", ended.Sub(then))
+			}
+		case <-time.After(e.k.times.prompt):
+			e.k.Fatalf("the next holder has begun and the lease's context has not ended")
+		}
+	}
+}

@@ -95,49 +95,51 @@ var lockCloseCases = []testCase{
 		}
 		k.noNewGoroutines(before)
 	}),
-	lockCase("TTL/EveryKey", needs{}, func(k *lockKit) {
-		// Between any two commands every key has a TTL. Replies are slow, so that
-		// somebody looks between them.
-		for _, mode := range []string{"plain", "fenced"} {
-			k.wire.On(wire.Match{Arg: k.prefix + mode, Times: -1}, wire.Delay(3*time.Millisecond))
+	lockCase("TTL/EveryKey", needs{}, func(k *lockKit) { k.everyKeyHasTTL() }),
+}
+
+// everyKeyHasTTL: between any two commands about a lock with these options every
+// key has a TTL. Replies are slow, so that somebody looks between them.
+func (k *lockKit) everyKeyHasTTL(more ...locker.Option) {
+	for _, mode := range []string{"plain", "fenced"} {
+		k.wire.On(wire.Match{Arg: k.prefix + mode, Times: -1}, wire.Delay(3*time.Millisecond))
+	}
+	ctx, cancel := context.WithCancel(k.ctx)
+	var all sync.WaitGroup
+	all.Go(func() { k.sample(ctx) })
+	k.bothModes(func(name string, opts ...locker.Option) {
+		c := k.client()
+		opts = append(append(opts, more...), locker.TTL(k.times.ttl))
+		held := k.take(c.Mutex(name, opts...))
+		short, cancel := k.within(k.time.short)
+		defer cancel()
+		cancelled, stays := k.later(short, c.Mutex(name, opts...)), k.later(k.ctx, c.Mutex(name, opts...))
+		k.refused(cancelled, k.time.short+k.times.prompt, "Lock of a lock that is held")
+		time.Sleep(k.times.ttl / 2)
+		if err := held.Extend(k.ctx, 2*k.times.ttl); err != nil {
+			k.Errorf("Extend gave %v", err)
 		}
-		ctx, cancel := context.WithCancel(k.ctx)
-		var all sync.WaitGroup
-		all.Go(func() { k.sample(ctx) })
-		k.bothModes(func(name string, opts ...locker.Option) {
-			c := k.client()
-			opts = append(opts, locker.TTL(k.times.ttl))
-			held := k.take(c.Mutex(name, opts...))
-			short, cancel := k.within(k.time.short)
-			defer cancel()
-			cancelled, stays := k.later(short, c.Mutex(name, opts...)), k.later(k.ctx, c.Mutex(name, opts...))
-			k.refused(cancelled, k.time.short+k.times.prompt, "Lock of a lock that is held")
-			time.Sleep(k.times.ttl / 2)
-			if err := held.Extend(k.ctx, 2*k.times.ttl); err != nil {
-				k.Errorf("Extend gave %v", err)
-			}
-			k.unlock(held)
-			l := k.granted(stays, k.times.poll+k.times.grant, "a waiter")
-			id, err := l.Detach(k.ctx, k.times.long)
-			if err != nil {
-				k.Fatalf("Detach gave %v", err)
-			}
-			if l, err = c.Mutex(name, opts...).Attach(k.ctx, id); err != nil {
-				k.Fatalf("Attach gave %v", err)
-			}
-			k.unlock(l)
-			// An attempt that is given up, and remembered.
-			lost := k.prefix + "lost " + name[len(k.prefix):]
-			rule := k.wire.On(wire.Match{Arg: lost, Times: -1}, wire.CutReply)
-			short, cancel = k.within(k.time.short)
-			defer cancel()
-			k.refused(k.later(short, c.Mutex(lost, opts...)), k.time.short+k.times.prompt, "Lock without a reply")
-			rule.Remove()
-			k.soonFree(lost, "after Lock whose caller gave up")
-		})
-		cancel()
-		all.Wait()
-	}),
+		k.unlock(held)
+		l := k.granted(stays, k.times.poll+k.times.grant, "a waiter")
+		id, err := l.Detach(k.ctx, k.times.long)
+		if err != nil {
+			k.Fatalf("Detach gave %v", err)
+		}
+		if l, err = c.Mutex(name, opts...).Attach(k.ctx, id); err != nil {
+			k.Fatalf("Attach gave %v", err)
+		}
+		k.unlock(l)
+		// An attempt that is given up, and remembered.
+		lost := k.prefix + "lost " + name[len(k.prefix):]
+		rule := k.wire.On(wire.Match{Arg: lost, Times: -1}, wire.CutReply)
+		short, cancel = k.within(k.time.short)
+		defer cancel()
+		k.refused(k.later(short, c.Mutex(lost, opts...)), k.time.short+k.times.prompt, "Lock without a reply")
+		rule.Remove()
+		k.soonFree(lost, "after Lock whose caller gave up")
+	})
+	cancel()
+	all.Wait()
 }
 
 // sample looks, at every millisecond until ctx ends, for keys of this case that

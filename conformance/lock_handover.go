@@ -50,34 +50,7 @@ var lockHandoverCases = []testCase{
 			k.is("Attach under what is no id", err, locker.ErrInvalid)
 		})
 	}),
-	lockCase("Handover/GivenUp", needs{}, func(k *lockKit) {
-		// The taking up is executed, its reply never comes, and its caller gives
-		// up. The id is good for another.
-		c := k.client()
-		k.warm(c)
-		name := k.key("lock")
-		id, err := k.take(c.Mutex(name, locker.TTL(k.times.long))).Detach(k.ctx, k.times.long)
-		if err != nil {
-			k.Fatalf("Detach gave %v", err)
-		}
-		rule := k.wire.On(wire.Match{Arg: name, Times: -1}, wire.CutReply)
-		ctx, cancel := k.within(k.time.short)
-		defer cancel()
-		if _, err := c.Mutex(name, locker.TTL(k.times.long)).Attach(ctx, id); err == nil {
-			k.Fatalf("Attach without a reply succeeded")
-		}
-		rule.Remove()
-		var l *locker.Lease
-		if !k.eventually(k.time.settle, func() bool {
-			l, err = k.undisturbed().Mutex(name, locker.TTL(k.times.long)).Attach(k.ctx, id)
-			return err == nil
-		}) {
-			k.Fatalf("after a taking up that was given up, another gave %v", err)
-		}
-		k.valid(l, "after taking up")
-		k.unlock(l)
-		k.free(name, "after Unlock")
-	}),
+	lockCase("Handover/GivenUp", needs{}, func(k *lockKit) { k.attachGivenUp() }),
 	lockCase("Handover/OneWins", needs{}, func(k *lockKit) {
 		// Of many takers at once exactly one gets the lease.
 		name := k.key("lock")
@@ -181,4 +154,34 @@ func (k *lockKit) attach(m *locker.Mutex, name, id string) *locker.Lease {
 		k.Errorf("Attach did not pass the wire")
 	}
 	return l
+}
+
+// attachGivenUp: the taking up of a lease is executed, its reply never comes, and
+// its caller gives up. The id is good for another.
+func (k *lockKit) attachGivenUp(opts ...locker.Option) {
+	opts = append(opts, locker.TTL(k.times.long))
+	c := k.client()
+	k.warm(c, opts...)
+	name := k.key("lock")
+	id, err := k.take(c.Mutex(name, opts...)).Detach(k.ctx, k.times.long)
+	if err != nil {
+		k.Fatalf("Detach gave %v", err)
+	}
+	rule := k.wire.On(wire.Match{Arg: name, Times: -1}, wire.CutReply)
+	ctx, cancel := k.within(k.time.short)
+	defer cancel()
+	if _, err := c.Mutex(name, opts...).Attach(ctx, id); err == nil {
+		k.Fatalf("Attach without a reply succeeded")
+	}
+	rule.Remove()
+	var l *locker.Lease
+	if !k.eventually(k.time.settle, func() bool {
+		l, err = k.undisturbed().Mutex(name, opts...).Attach(k.ctx, id)
+		return err == nil
+	}) {
+		k.Fatalf("after a taking up that was given up, another gave %v", err)
+	}
+	k.valid(l, "after taking up")
+	k.unlock(l)
+	k.free(name, "after Unlock")
 }

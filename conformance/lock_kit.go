@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -185,9 +184,6 @@ func (k *lockKit) undisturbed() *locker.Client {
 func (k *lockKit) warm(c *locker.Client, opts ...locker.Option) {
 	m := c.Mutex(k.key("warm "+rand.Text()), append(opts, locker.Fenced(), locker.TTL(k.times.long))...)
 	l := k.take(m)
-	if _, err := m.TryLock(k.ctx); !errors.Is(err, locker.ErrLocked) {
-		k.Fatalf("TryLock on a lock that is held gave %v", err)
-	}
 	id, err := l.Detach(k.ctx, k.times.long)
 	if err != nil {
 		k.Fatalf("Detach gave %v", err)
@@ -225,7 +221,7 @@ func (k *lockKit) tryUnlock(l *locker.Lease) error {
 	return err
 }
 
-// A grant is a call of Lock that runs in the background.
+// A grant is a call of Lock, or Upgrade, that runs in the background.
 type grant struct {
 	lease *locker.Lease
 	err   error
@@ -234,10 +230,14 @@ type grant struct {
 }
 
 func (k *lockKit) later(ctx context.Context, m *locker.Mutex) *grant {
+	return k.inBackground(func() (*locker.Lease, error) { return m.Lock(ctx) })
+}
+
+func (k *lockKit) inBackground(lock func() (*locker.Lease, error)) *grant {
 	g := &grant{done: make(chan struct{})}
 	go func() {
 		defer close(g.done)
-		g.lease, g.err = m.Lock(ctx)
+		g.lease, g.err = lock()
 		g.at = time.Now()
 		k.checkText(g.err)
 	}()

@@ -20,7 +20,7 @@ type lockMutant struct {
 	bug    bug
 	edit   luaEdit
 	breaks func() breaker
-	fails  []string // without "Lock/"
+	fails  []string // without "Lock/" where that is the level
 }
 
 func luaMutant(name, script, before, after string, fails ...string) lockMutant {
@@ -30,7 +30,7 @@ func luaMutant(name, script, before, after string, fails ...string) lockMutant {
 
 // lockMutants are in the order of the code that they break: the scripts, the
 // commands and replies, the messages, the driver.
-var lockMutants = slices.Concat(mutexMutants, queueMutants)
+var lockMutants = slices.Concat(mutexMutants, queueMutants, reentrantMutants, readWriteMutants)
 
 var mutexMutants = []lockMutant{
 	luaMutant("acquire does not know its own id", "acquire", "if value and held_by(value, id) then", "if false then",
@@ -74,7 +74,7 @@ var mutexMutants = []lockMutant{
 	luaMutant("taking up keeps the id", "attach", "write(KEYS[1], ARGV[2],", "write(KEYS[1], ARGV[1],",
 		"Handover/OneWins", "Handover/DetachAttach"),
 	luaMutant("force-release does nothing", "break", "redis.call('DEL', KEYS[1])", "",
-		"Admin/ForceRelease"),
+		"Admin/ForceRelease", "ReadWrite/ForceRelease"),
 	luaMutant("force-release deletes anything", "break", "if not parse(value) then", "if false then",
 		"Mutex/ForeignValue"),
 	luaMutant("inspect counts no waiters", "inspect", "redis.call('ZCARD', KEYS[2])", "0",
@@ -84,7 +84,7 @@ var mutexMutants = []lockMutant{
 		fails: []string{"Mutex/Exclusion", "Mutex/Exclusion/Faults", "Mutex/Interop"}},
 	{name: "SET without PX", breaks: commands(setWithout("PX")),
 		fails: []string{"TTL/EveryKey", "Watchdog/Off", "Mutex/Interop"}},
-	{name: "SET after a look", breaks: commands(looksBeforeSet),
+	{name: "SET after a look", breaks: commands(looksBefore("SET")),
 		fails: []string{"Mutex/TwoCommands"}},
 	{name: "keys get a prefix", breaks: commands(prefixesKeys),
 		fails: []string{"Mutex/Interop", "Mutex/BinaryName"}},
@@ -153,7 +153,10 @@ var lockServerMutants = []lockMutant{
 	{bug: "ignores-deadline", fails: []string{"Server/ClientPause"}},
 }
 
-var lockLevel = conformance.Only("Lock")
+// lockLevels are the levels at which the suite tests locks.
+var lockLevels = []string{"Lock", "Reentrant", "ReadWrite"}
+
+var lockLevel = conformance.Only(lockLevels...)
 
 func TestLocks(t *testing.T) { conformance.Test(t, harness(""), lockLevel) }
 
@@ -180,7 +183,7 @@ func TestLocksOnRealServer(t *testing.T) {
 	conformance.Test(t, harness(""), conformance.Server(addr), conformance.Auth("", realPassword), lockLevel)
 }
 
-// TestLockMutants shows that each case of the lock level finds something. A
+// TestLockMutants shows that each case about locks finds something. A
 // mutant may fail further cases than those listed.
 func TestLockMutants(t *testing.T) {
 	for _, m := range lockMutants {
@@ -189,7 +192,7 @@ func TestLockMutants(t *testing.T) {
 	killed := listed(lockMutants)
 	killed = append(killed, listed(lockServerMutants)...)
 	for _, c := range conformance.Cases() {
-		if strings.HasPrefix(c, "Lock/") {
+		if level, _, _ := strings.Cut(c, "/"); slices.Contains(lockLevels, level) {
 			assert.Contains(t, killed, c, "no mutant is listed for this case")
 		}
 	}
@@ -224,7 +227,10 @@ func listed(mutants []lockMutant) []string {
 	var names []string
 	for _, m := range mutants {
 		for _, c := range m.fails {
-			names = append(names, "Lock/"+c)
+			if !strings.HasPrefix(c, "Reentrant/") && !strings.HasPrefix(c, "ReadWrite/") {
+				c = "Lock/" + c
+			}
+			names = append(names, c)
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(names)))

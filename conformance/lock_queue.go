@@ -56,8 +56,8 @@ var lockQueueCases = []testCase{
 		})
 	}),
 	lockCase("Queue/Newcomer", needs{subscriber: true}, func(k *lockKit) {
-		// Who comes while others wait does not get the lock before them, however
-		// often it tries at the moment at which the lock changes hands.
+		// Who comes while others wait does not get the lock before them, not even at
+		// the moment at which it changes hands and they can ask for nothing.
 		k.modes(func(name string, opts ...locker.Option) {
 			opts = append(opts, locker.TTL(k.times.long))
 			newcomer := k.client().Mutex(name, opts...)
@@ -66,35 +66,36 @@ var lockQueueCases = []testCase{
 					k.Fatalf("TryLock of a newcomer, while others wait, gave %v", err)
 				}
 			}
+			w := k.newWire()
+			c := k.clientVia(w)
 			held := k.take(k.undisturbed().Mutex(name, opts...))
 			var waiting []*grant
-			for i := range 4 {
-				waiting = append(waiting, k.later(k.ctx, k.client().Mutex(name, append(opts, k.patient())...)))
+			for i := range 3 {
+				waiting = append(waiting, k.later(k.ctx, c.Mutex(name, append(opts, k.patient())...)))
 				k.waiters(name, i+1)
 			}
-			for _, g := range waiting {
-				released := make(chan struct{})
-				go func() { defer close(released); k.unlock(held) }()
-				for tries := 0; tries < 3; tries++ {
-					tried()
-				}
-				k.await(released, k.time.bound, "Unlock has not returned")
+			released := 0
+			for _, g := range waiting[:2] {
+				rule := w.On(wire.Match{Arg: name, Skip: released, Times: -1}, wire.HoldRequest)
+				k.unlock(held)
+				released = 1 // by c itself, from now on
 				tried()
 				held = k.granted(g, k.times.grant, "a waiter whose turn it is")
+				tried()
+				rule.Remove()
+				rule.Release()
 			}
-			last := k.later(k.ctx, k.client().Mutex(name, append(opts, k.patient())...))
-			k.waiters(name, 1)
 			if held.Token() == 0 {
+				// A lock without fencing is taken by a bare SET NX, which knows of no
+				// queue; that may happen where nobody gave the lock on.
 				k.unlock(held)
-				k.unlock(k.granted(last, k.times.grant, "the last waiter"))
-				return
+			} else {
+				// The record was deleted. The newcomer finds that out, to the waiter's
+				// benefit.
+				k.direct("DEL", name)
+				tried()
 			}
-			// Nobody gave the lock on: the record was deleted. The newcomer finds
-			// that out, to the waiter's benefit. (A lock without fencing is taken by
-			// a bare SET NX, which knows of no queue.)
-			k.direct("DEL", name)
-			tried()
-			k.unlock(k.granted(last, k.times.grant, "a waiter whose lock was deleted"))
+			k.unlock(k.granted(waiting[2], k.times.grant, "the last waiter"))
 		})
 	}),
 	lockCase("Queue/DeadWaiter", needs{}, func(k *lockKit) {

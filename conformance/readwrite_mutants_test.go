@@ -1,0 +1,31 @@
+package conformance_test
+
+// readWriteMutants break what readers and writers are to each other.
+var readWriteMutants = []lockMutant{
+	{name: "readers are writers", breaks: commands(readersAreWriters),
+		fails: []string{"ReadWrite/Share"}},
+	luaMutant("readers do not look for a writer", "hold", "tonumber(redis.call('HGET', key, 'w') or 0) <= now", "true",
+		"ReadWrite/Alone", "ReadWrite/Exclusion/Faults"),
+	luaMutant("writers do not look for readers", "", "elseif mode ~= 'r' or h.mode ~= 'r' then", "elseif h.mode ~= 'r' then",
+		"ReadWrite/Share", "ReadWrite/Downgrade", "ReadWrite/Upgrade", "ReadWrite/Exclusion/Faults"),
+	luaMutant("readers draw tokens", "", "return last or '0'", "return next_token(fence, retention)",
+		"ReadWrite/Tokens", "ReadWrite/Downgrade"),
+	luaMutant("a hold has no metadata", "hold", "token, owner, tail}, '|')", "token, owner, '|'}, '|')",
+		"ReadWrite/Inspect"),
+	luaMutant("readers go before writers", "hold", "if not first then", "if not first and want.mode ~= 'r' then",
+		"ReadWrite/Order"),
+	luaMutant("newcomers pass those who wait", "hold", "if not blocked and (own or not queued) then", "if not blocked then",
+		"ReadWrite/NoStarvation", "ReadWrite/Order"),
+	luaMutant("one waiter is let in at a time", "", "if heard then\n          forget(queue, entries, reservation)", "if heard then\n          forget(queue, entries, reservation)\n          do return end",
+		"ReadWrite/WakeTogether"),
+	luaMutant("only the last release wakes", "hold_release", "pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted == '1')", "if not left then pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted == '1') end",
+		"ReadWrite/WriteReleasedWhileReading"),
+	luaMutant("who upgrades waits behind other writers", "hold", "tail = ARGV[4]}, upgrade)", "tail = ARGV[4]}, false)",
+		"ReadWrite/Upgrade"),
+	luaMutant("two readers wait for each other", "hold", "return answer(-4)", "return answer(0, '')",
+		"ReadWrite/TwoUpgraders"),
+	luaMutant("the mode of a lease taken up is not asked", "hold_attach", "h.mode ~= ARGV[3] or ", "",
+		"ReadWrite/DetachAttach"),
+	{name: "a script after a look", breaks: commands(looksBefore("EVALSHA")),
+		fails: []string{"ReadWrite/TwoCommands"}},
+}

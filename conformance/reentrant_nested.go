@@ -1,0 +1,156 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/golocker/golocker/locker"
+)
+
+// reentrantNestedCases: what is taken under a lease, and what cannot be.
+var reentrantNestedCases = []testCase{
+	reentrantCase("Do", needs{}, func(k *lockKit) {
+		// Work under the lock calls what takes the same lock. That costs nothing,
+		// and however it ends the lock is given up once.
+		c := k.client()
+		k.warm(c, locker.Reentrant())
+		boom := errors.New("boom")
+		for what, end := range map[string]func(outer *locker.Lease) error{
+			"nil":    func(*locker.Lease) error { return nil },
+			"error":  func(*locker.Lease) error { return boom },
+			"panic":  func(*locker.Lease) error { panic(boom) },
+			"Unlock": func(outer *locker.Lease) error { return outer.Unlock(k.ctx) },
+		} {
+			name := k.key(what)
+			m := c.Mutex(name, locker.Reentrant(), locker.TTL(k.times.long))
+			deepest := false
+			err := func() (err error) {
+				defer func() {
+					if recover() != nil {
+						err = boom
+					}
+				}()
+				return m.Do(k.ctx, func(ctx context.Context) error {
+					outer, _ := locker.FromContext(ctx)
+					return m.Do(ctx, func(ctx context.Context) error {
+						deepest = true
+						inner, ok := locker.FromContext(ctx)
+						if !ok || inner == outer || inner.Owner() != outer.Owner() {
+							k.Errorf("in the inner Do the lease is %v; want another of the same owner", inner)
+						}
+						k.valid(inner, "in the inner Do")
+						if n := k.sent(name); n != 1 {
+							k.Errorf("Do in Do sent %d commands; want 1", n)
+						}
+						return end(outer)
+					})
+				})
+			}()
+			if !deepest {
+				k.Fatalf("Do in Do gave %v and did no work", err)
+			}
+			if what == "nil" && err != nil || (what == "error" || what == "panic") && !errors.Is(err, boom) {
+				k.Errorf("Do in Do that ended by %s gave %v", what, err)
+			}
+			k.free(name, "after Do in Do that ended by "+what)
+			if n := k.sent(name); n != 2 {
+				k.Errorf("Do in Do sent %d commands in all; want 2", n)
+			}
+		}
+	}),
+	reentrantCase("Nested", needs{}, func(k *lockKit) {
+		// To wait for a lease that one's own context carries would never end. It is
+		// said at once, and nothing is left of it.
+		c := k.client()
+		for what, opts := range map[string][]locker.Option{
+			"a plain mutex":         nil,
+			"a fenced mutex":        {locker.Fenced()},
+			"another owner":         reentrant(locker.NamedOwner("inner"), k.times.long),
+			"a writer of its own":   {locker.ForWriting(), locker.As(locker.NamedOwner("inner"))},
+			"a reader in its write": {locker.ForReading(), locker.As(locker.NamedOwner("inner"))},
+		} {
+			name := k.key(what)
+			outer := opts
+			if len(opts) > 1 {
+				outer = append(opts[:len(opts):len(opts)], locker.As(locker.NamedOwner("outer")))
+			}
+			if what == "a reader in its write" {
+				outer = append(outer, locker.ForWriting())
+			}
+			err := c.Mutex(name, append(outer, locker.TTL(k.times.long))...).Do(k.ctx, func(ctx context.Context) error {
+				if _, err := c.Mutex(k.key("another lock")).TryLock(ctx); err != nil && !errors.Is(err, locker.ErrLocked) {
+					k.Errorf("TryLock of another lock gave %v", err)
+				}
+				inner := c.Mutex(name, opts...)
+				g := k.later(ctx, inner)
+				err := k.refused(g, k.times.prompt, what+" under the same lock")
+				deadlock, ok := errors.AsType[*locker.DeadlockError](err)
+				if !ok || !deadlock.Nested || deadlock.Name != name || !errors.Is(err, locker.ErrDeadlock) {
+					k.Errorf("%s under the same lock: Lock gave %v; want a *DeadlockError", what, err)
+				}
+				_, err = inner.TryLock(ctx)
+				k.is(what+" under the same lock: TryLock, which does not wait,", err, locker.ErrLocked)
+				if s := k.inspect(name); s.Waiters != 0 || len(s.Holders) != 1 {
+					k.Errorf("%s under the same lock has left %+v", what, s)
+				}
+				l, _ := locker.FromContext(ctx)
+				k.valid(l, "after "+what+" was refused")
+				return nil
+			})
+			if err != nil {
+				k.Errorf("Do gave %v", err)
+			}
+			k.free(name, "after Do")
+		}
+	}),
+	reentrantCase("KindMismatch", needs{}, func(k *lockKit) {
+		// On one name all kinds exclude each other: who has expected another kind
+		// is told at once, and does not disturb the holder.
+		c := k.client()
+		kinds := map[string][]locker.Option{
+			"mutex":           {locker.Fenced()},
+			"reentrant lock":  {locker.Reentrant()},
+			"read-write lock": {locker.ForReading()},
+		}
+		for held, opts := range kinds {
+			name := k.key(held)
+			l := k.take(c.Mutex(name, append(opts, locker.TTL(k.times.long))...))
+			for wanted, others := range kinds {
+				if wanted == held {
+					continue
+				}
+				what := fmt.Sprintf("Lock of a %s while it is held as a %s", wanted, held)
+				err := k.refused(k.later(k.ctx, c.Mutex(name, others...)), k.times.prompt, what)
+				foreign, ok := errors.AsType[*locker.ForeignError](err)
+				if !ok || foreign.Type != held || foreign.Name != name {
+					k.Errorf("%s gave %v; want a *ForeignError that names the %s", what, err, held)
+				}
+				if _, err := c.Mutex(name, others...).Attach(k.ctx, "0123456789abcdef0123456789abcdef"); err == nil {
+					k.Errorf("Attach as a %s succeeded on a %s", wanted, held)
+				}
+			}
+			k.valid(l, "after others wanted it to be of another kind")
+			k.unlock(l)
+			k.free(name, "after Unlock")
+		}
+		for foreign, create := range map[string][]string{
+			"string": {"SET", k.key("string"), "by hand", "PX", "600000"},
+			"hash":   {"HSET", k.key("hash"), "precious", "1"},
+			"list":   {"RPUSH", k.key("a list"), "precious"},
+		} {
+			name := create[1]
+			k.direct(create...)
+			for kind, opts := range kinds {
+				if kind == "mutex" {
+					continue // Lock/Mutex/ForeignValue
+				}
+				err := k.refused(k.later(k.ctx, c.Mutex(name, opts...)), k.times.prompt, "Lock of a "+kind+" on a foreign "+foreign)
+				k.is("Lock of a "+kind+" on a foreign "+foreign, err, locker.ErrForeign)
+			}
+			if v := k.direct("TYPE", name); v != foreign {
+				k.Errorf("a foreign %s has become a %s", foreign, show(v))
+			}
+		}
+	}),
+}
