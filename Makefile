@@ -12,7 +12,7 @@ RACE     := $(shell command -v "$$(go env CC)" >/dev/null && echo -race)
 FUZZTIME ?= 10s
 
 # So many modules are tested at the same time; the tests mostly wait.
-JOBS     ?= 2
+JOBS     ?= 4
 
 # each runs the commands $(1) in every module by itself, without the workspace.
 define each
