@@ -166,23 +166,21 @@ end
 -- Grants the lock to those whose turn it is: a writer that is alone, or all readers
 -- that wait before the next writer.
 local function pass_on(record, fence, queue, entries, trusted, me)
-  serve(queue, entries, trusted, me, function(e, lease)
-    local now = now_us() / 1000
+  local now = now_us() / 1000
+  serve(queue, entries, trusted, me, function(e)
     if not kinds[e.mode] then
       -- Of another kind: it has its turn when the key is free.
       if redis.call('EXISTS', record) == 1 then
         return false
       end
       return nil
-    elseif refusal(record, e.mode) or look(record, now, e.mode, e.owner) then
-      return false
     end
+    return not (refusal(record, e.mode) or look(record, now, e.mode, e.owner))
+  end, function(e, lease)
     local token = token_for(fence, e.mode, e.owner, e.retention)
     if not token or put(record, e.id, e.mode, now + lease, e.ttl, token, e.owner, e.tail, now) then
       return nil
     end
     return token
-  end, function(e)
-    drop(record, e.id, now_us() / 1000)
   end)
 end

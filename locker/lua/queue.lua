@@ -64,15 +64,23 @@ local function enqueue(queue, entries, reservation, life, want, first)
   return e.seq
 end
 
--- Grants the lock to those whose turn it is. try(e, lease) takes it for the entry e
--- for so many ms, no longer than its reservation lasts, and returns the fencing
--- token; false if it is not e's turn; nil if it is, but cannot be done here, and the
--- waiter has to ask. undo(e) takes the grant back. me needs no message.
---
--- A waiter whose client hears nothing just now is passed over, once: it may be
--- reconnecting. Where the count of PUBLISH cannot be trusted (a Cluster counts one
--- node) a zero proves nothing.
-local function serve(queue, entries, trusted, me, try, undo)
+-- Tells whether a waiter's client hears nothing just now. It may be reconnecting, so
+-- that its waiter is passed over once. Whoever counts as deaf must not be sent a
+-- grant: where messages come by way of a replica it would hear it. A Cluster counts
+-- one node, and where the count cannot be had nothing is known.
+local function deaf(e, trusted, me)
+  if not trusted or e.listens == '0' or e.passed == '1' or e.id == me then
+    return false
+  end
+  local count = redis.pcall('PUBSUB', 'NUMSUB', e.channel)
+  return not failed(count) and count[2] == 0
+end
+
+-- Grants the lock to those whose turn it is. turn(e) tells whether it is that of the
+-- entry e, or nil if the waiter has to ask. take(e, lease) gives it the lock for so
+-- many ms, no longer than its reservation lasts, and returns the fencing token, or nil
+-- if that cannot be done here. me needs no message.
+local function serve(queue, entries, trusted, me, turn, take)
   local passed, now = 0, nil
   while true do
     local head = redis.call('ZRANGE', queue, passed, passed + 15)
@@ -87,24 +95,24 @@ local function serve(queue, entries, trusted, me, try, undo)
       elseif not e.expires then
         passed = passed + 1
       else
-        local token = try(e, math.floor(math.min(e.ttl, e.expires - now)))
-        if token == false then
+        local its = turn(e)
+        if its == false then
           return
-        elseif not token then
-          redis.pcall('PUBLISH', e.channel, 'gl1|w|' .. reservation)
-          return
-        end
-        local heard = true
-        if e.listens == '1' and e.id ~= me then
-          local received = redis.pcall('PUBLISH', e.channel, 'gl1|g|' .. reservation .. '|' .. e.seq .. '|' .. token)
-          heard = failed(received) or received > 0 or not trusted or e.passed == '1'
-        end
-        if heard then
-          forget(queue, entries, reservation)
-        else
-          undo(e)
+        elseif deaf(e, trusted, me) then
           redis.pcall('HSET', entries, reservation, 'gl1|1|1|' .. string.sub(e.text, 9))
           passed = passed + 1
+        else
+          local token = its and take(e, math.floor(math.min(e.ttl, e.expires - now)))
+          local message = token and 'gl1|g|' .. reservation .. '|' .. e.seq .. '|' .. token or 'gl1|w|' .. reservation
+          if token then
+            forget(queue, entries, reservation)
+          end
+          if e.listens == '1' and e.id ~= me then
+            redis.pcall('PUBLISH', e.channel, message)
+          end
+          if not token then
+            return
+          end
         end
       end
     end
