@@ -1,11 +1,15 @@
 package locker
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // Grants by message count from the waiter's last request.
@@ -39,5 +43,28 @@ func TestWhatIsNotRenewedIsGrantedForAllOfItsTTL(t *testing.T) {
 		const ttl = 2 * time.Second
 		lease := lateGrant(t, f, f.client(t).Mutex("k", NoRenewal(), TTL(ttl)))
 		assert.Equal(t, ttl-margin(ttl), time.Until(lease.Deadline()))
+	})
+}
+
+func TestGrantThatOutlastsTheLeaseIsReleasedAfterAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		c := f.client(t)
+		got := background(t, c.Mutex("k", Retry(Constant(20*time.Second))))
+		time.Sleep(19 * time.Second)
+		c.hub.wakeAll() // it asks for a place for a few seconds, and has one for longer
+		synctest.Wait()
+		require.NoError(t, held.Unlock(t.Context()))
+		lease := granted(got)
+		require.NotNil(t, lease)
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { return errLostReply }
+		})
+		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
+		time.Sleep(5 * time.Second)
+		f.set(func() { f.before = nil })
+		time.Sleep(errandPause)
+		assert.False(t, f.Exists("k"), "%v left", f.TTL("k"))
 	})
 }

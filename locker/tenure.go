@@ -68,6 +68,7 @@ func newLease(m *Mutex, g grant) *Lease {
 	t.job.task = t
 	t.admit(l, m, g.sent, g.ttl)
 	t.armed(g.sent, g.ttl)
+	t.mayArm(0, m.ttl) // its requests asked for as much
 	t.renewAt = renewalTime(g.sent.at, g.ttl)
 	return l
 }
