@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -12,8 +13,8 @@ import (
 //
 // Of two readers that want to upgrade the second gets [ErrDeadlock] at once, since
 // each would wait for the other. It has to unlock, and then to lock for writing; what
-// it has read may have changed by then. If this lease is lost before the lock is had
-// for writing, Upgrade returns that loss. Its other errors are those of
+// it has read may have changed by then. If this lease ends before the lock is had
+// for writing, so does Upgrade, and returns why. Its other errors are those of
 // [Mutex.Lock].
 func (l *Lease) Upgrade(ctx context.Context) (*Lease, error) { return l.upgrade(ctx, true) }
 
@@ -25,6 +26,10 @@ func (l *Lease) upgrade(ctx context.Context, wait bool) (*Lease, error) {
 	if err := l.changeable(modeRead, "upgrade"); err != nil {
 		return nil, err
 	}
+	held := l.Context()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
 	return l.in(ctx, modeWrite, wait)
 }
 
@@ -57,15 +62,15 @@ func (l *Lease) changeable(from mode, what string) error {
 func (l *Lease) in(ctx context.Context, to mode, wait bool) (*Lease, error) {
 	m := l.mutex.as(to)
 	other, err := m.lockAs(ctx, l.Owner(), wait)
-	if err != nil {
-		return nil, err
+	lost := l.Err()
+	if lost == nil || err != nil && !errors.Is(err, lost) {
+		return other, err
 	}
-	if lost := l.Err(); lost != nil {
+	if other != nil {
 		// Somebody else may have been in between.
 		if err := other.Unlock(context.WithoutCancel(ctx)); err != nil {
 			return nil, fmt.Errorf("%w (and then: %w)", lost, err)
 		}
-		return nil, lost
 	}
-	return other, nil
+	return nil, lost
 }

@@ -90,3 +90,18 @@ func TestUpgradeBesideAWaiterWhoReadsNoMore(t *testing.T) {
 		assert.ErrorIs(t, err, ErrLocked, "by a third reader, and who waits reads no more")
 	})
 }
+
+func TestUpgradeEndsWithTheLeaseItIsMadeFrom(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, _ := f.sides(t, NoRenewal(), TTL(3*time.Second))
+		other, _ := f.sides(t)
+		_, err := other.Lock(t.Context())
+		require.NoError(t, err)
+		lease, err := read.Lock(t.Context())
+		require.NoError(t, err)
+		begun := time.Now()
+		_, err = lease.Upgrade(t.Context())
+		assert.ErrorIs(t, err, ErrLost)
+		assert.Less(t, time.Since(begun), 4*time.Second)
+	})
+}
