@@ -420,3 +420,23 @@ func TestForceReleaseOfHoldsThatHaveRunOut(t *testing.T) {
 		assert.ErrorIs(t, err, ErrAbsent)
 	})
 }
+
+// Of an owner's two upgrades the later one was abandoned. The other still waits, and
+// the next reader that wants to upgrade would wait for it as it waits for them.
+func TestDeadlockIsSeenBehindAnAbandonedUpgrade(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		_, write := f.sides(t)
+		ask := func(mode mode, owner string, life time.Duration) error {
+			r := &request{name: "k", keys: &write.keys, mode: mode, id: newID(), owner: owner, tail: "|", ttl: time.Minute}
+			_, _, err := write.client.store.acquire(t.Context(), r, place{reservation: newID(), life: life})
+			time.Sleep(time.Millisecond)
+			return err
+		}
+		require.NoError(t, ask(modeRead, "job", time.Second))
+		require.NoError(t, ask(modeRead, "other", time.Second))
+		require.ErrorIs(t, ask(modeWrite, "job", time.Second), ErrLocked)
+		require.ErrorIs(t, ask(modeWrite, "job", 5*time.Millisecond), ErrLocked)
+		time.Sleep(10 * time.Millisecond)
+		assert.ErrorIs(t, ask(modeWrite, "other", time.Second), ErrDeadlock)
+	})
+}

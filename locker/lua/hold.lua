@@ -72,13 +72,24 @@ local function answer(status, seq)
   return {status, math.max(math.ceil(h.expires - now), 0), h.text, seq}
 end
 
-local upgrade = blocked and own and own.mode == 'r'
-if upgrade then
-  local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
-  local e = first and entry_of(KEYS[4], first)
-  if e and e.mode == 'w' and e.owner ~= owner and not dead(e, now) and find(KEYS[1], now, e.owner) then
-    return answer(-4)
+-- Tells whether another owner that reads waits to write.
+local function reader_waits_to_write()
+  local reads = {}
+  each(KEYS[1], now, function(h)
+    reads[h.owner] = h.owner ~= owner
+  end)
+  for _, waiting in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+    local e = entry_of(KEYS[4], waiting)
+    if e and e.mode == 'w' and reads[e.owner] and not dead(e, now) then
+      return true
+    end
   end
+  return false
+end
+
+local upgrade = blocked and own and own.mode == 'r'
+if upgrade and reader_waits_to_write() then
+  return answer(-4)
 end
 
 local seq = ''
