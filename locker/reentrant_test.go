@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 func TestReentryOnOneClientCostsNoRoundTrip(t *testing.T) {
@@ -212,6 +214,45 @@ func TestDetachOfASharedHold(t *testing.T) {
 		require.NoError(t, taken.Unlock(t.Context()))
 		assert.False(t, f.Exists("k"))
 	})
+}
+
+// A request that arrives once more takes nothing, also when its lease has been
+// detached and taken up in between.
+func TestLateAcquireAfterAnAttachTakesNothing(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": {Fenced()}, "reentrant": {Reentrant()}, "reading": {ForReading()}, "writing": {ForWriting()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				var acquire driver.Command
+				f.set(func() {
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if acquire.Args == nil {
+							acquire = cmd
+						}
+						return nil
+					}
+				})
+				m := f.client(t).Mutex("k", opts...)
+				lease, err := m.Lock(t.Context())
+				require.NoError(t, err)
+				id, err := lease.Detach(t.Context(), 10*time.Second)
+				require.NoError(t, err)
+				taken, err := m.Attach(t.Context(), id)
+				require.NoError(t, err)
+				late := func() {
+					conn, err := f.Connect(t.Context())
+					require.NoError(t, err)
+					defer conn.Close()
+					_, err = conn.Do(t.Context(), acquire)
+					require.NoError(t, err)
+				}
+				late()
+				require.NoError(t, taken.Unlock(t.Context()))
+				assert.False(t, f.Exists("k"))
+				late()
+				assert.False(t, f.Exists("k"))
+			})
+		})
+	}
 }
 
 func TestReentrantLockWaitsForAnotherOwner(t *testing.T) {

@@ -141,9 +141,10 @@ func (r *request) locked(left int64, value string) error {
 // attach takes up the lease with the id old under r.id. unsure is the id under
 // which it may have been taken up before by a request of unknown outcome, or "".
 func (s *store) attach(ctx context.Context, r *request, old, unsure string) (token Token, owner string, err error) {
-	args := []string{old, r.id, r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure}
+	remember := millis(voidLife(r.ttl))
+	args := []string{old, r.id, r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure, remember}
 	if r.mode.owned() {
-		args = []string{old, r.id, string(r.mode), r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure}
+		args = []string{old, r.id, string(r.mode), r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure, remember}
 	}
 	v, err := s.link.run(ctx, call{r.mode.family().attach, []string{r.keys.record, r.keys.fence, r.keys.void}, args})
 	if err != nil {

@@ -4,7 +4,8 @@
 -- KEYS record, fence, void
 -- ARGV 1 old id, 2 new id, 3 "<label>|<metadata>", 4 ttl ms, 5 fenced 0|1,
 --      6 retention ms of the fence, 7 an id of this client that an earlier taking up
---      with unknown outcome may have left, or ""
+--      with unknown outcome may have left, or ""; 8 for how many ms to remember the old
+--      id: a request that takes the lock under it may still be on its way
 -- reply {1, token} taken up · {0} there is no lock · {-1} it is somebody else's, or
 --      this taking up was given up · {-2, what} another kind of value
 local value = read(KEYS[1])
@@ -23,8 +24,11 @@ if held_by(value, ARGV[2]) then
   arm(KEYS[1], ttl)
   return {1, token}
 end
-local detached = held_by(value, ARGV[1]) or (ARGV[7] ~= '' and held_by(value, ARGV[7]))
-if not detached or redis.call('ZSCORE', KEYS[3], ARGV[2]) then
+local old = ARGV[1]
+if ARGV[7] ~= '' and not held_by(value, old) then
+  old = ARGV[7]
+end
+if not held_by(value, old) or redis.call('ZSCORE', KEYS[3], ARGV[2]) then
   return {-1}
 end
 local _, token, lease = parse(value)
@@ -42,4 +46,5 @@ local written = write(KEYS[1], ARGV[2], token, longest, ARGV[3], ttl)
 if failed(written) then
   return written
 end
+remember(KEYS[3], old, ARGV[8])
 return {1, token}

@@ -4,7 +4,8 @@
 -- KEYS record, fence, void
 -- ARGV 1 old id, 2 new id, 3 mode, 4 "<label>|<metadata>", 5 ttl ms, 6 fenced 0|1,
 --      7 retention ms of the fence, 8 an id of this client that an earlier taking up
---      with unknown outcome may have left, or ""
+--      with unknown outcome may have left, or ""; 9 for how many ms to remember the
+--      old id: a request that takes the lock under it may still be on its way
 -- reply {1, token, owner} taken up · {0} nobody holds the lock · {-1} it is somebody
 --      else's, or this taking up was given up · {-2, what} another kind of value
 local refused = refusal(KEYS[1], ARGV[3])
@@ -39,4 +40,5 @@ if err then
   return err
 end
 redis.call('HDEL', KEYS[1], old)
+remember(KEYS[3], old, ARGV[9])
 return {1, token, h.owner}
