@@ -421,6 +421,35 @@ func TestForceReleaseOfHoldsThatHaveRunOut(t *testing.T) {
 	})
 }
 
+// A late request that does not name the waiter's place may take the lock, where its
+// owner has it already. The place that is left does not shorten that hold.
+func TestGrantToWhoHoldsAlreadyChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		_, write := f.sides(t)
+		c := write.client
+		one := func(mode mode, owner string, ttl time.Duration) *request {
+			return &request{name: "k", keys: &write.keys, mode: mode, id: newID(), owner: owner, tail: "|" + owner, ttl: ttl, fenced: true}
+		}
+		ask := func(r *request, p place) Token {
+			token, _, _ := c.store.acquire(t.Context(), r, p)
+			return token
+		}
+		ask(one(modeRead, "job", time.Minute), place{})
+		ask(one(modeRead, "other", time.Second), place{})
+		w := one(modeWrite, "job", 30*time.Second)
+		require.Zero(t, ask(w, place{reservation: newID(), life: 5 * time.Second}))
+		time.Sleep(2 * time.Second) // the other one has run out unnoticed
+		token := ask(w, place{})
+		require.NotZero(t, token)
+		_, err := c.link.run(t.Context(), c.store.releaseCall(write, newID(), 0))
+		require.NoError(t, err)
+		h, ok := parseHold(f.HGet("k", w.id), time.Now().UnixMilli())
+		require.True(t, ok)
+		assert.Equal(t, 30*time.Second, h.Remaining)
+		assert.Equal(t, token, h.Token)
+	})
+}
+
 // Of an owner's two upgrades the later one was abandoned. The other still waits, and
 // the next reader that wants to upgrade would wait for it as it waits for them.
 func TestDeadlockIsSeenBehindAnAbandonedUpgrade(t *testing.T) {

@@ -177,6 +177,11 @@ local function pass_on(record, fence, queue, entries, trusted, me)
     end
     return not (refusal(record, e.mode) or look(record, now, e.mode, e.owner))
   end, function(e, lease)
+    -- It may have got its hold by a request that did not name its place.
+    local had = alive(record, e.id, now)
+    if had then
+      return had.token
+    end
     local token = token_for(fence, e.mode, e.owner, e.retention)
     if not token or put(record, e.id, e.mode, now + lease, e.ttl, token, e.owner, e.tail, now) then
       return nil
