@@ -10,6 +10,7 @@ require (
 	github.com/golocker/golocker/drivers/rueidis v0.0.0
 	github.com/golocker/golocker/internal/servertest v0.0.0
 	github.com/golocker/golocker/locker v0.0.0
+	github.com/golocker/golocker/rwlock v0.0.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
 )
@@ -32,4 +33,5 @@ replace (
 	github.com/golocker/golocker/drivers/rueidis => ../drivers/rueidis
 	github.com/golocker/golocker/internal/servertest => ../internal/servertest
 	github.com/golocker/golocker/locker => ../locker
+	github.com/golocker/golocker/rwlock => ../rwlock
 )
