@@ -26,14 +26,26 @@
 //	lease, err := m.Lock(ctx)
 //	defer lease.Unlock(context.WithoutCancel(ctx))
 //
+// # Kinds of locks
+//
+// A mutex is for one lease at a time. With [Reentrant] its [Owner] gets it again at
+// once: whoever has the context of a lease, or is named by [WithOwner] or [As]. A
+// read-write lock has any number of readers or one writer; package
+// [github.com/golocker/golocker/rwlock] puts its two sides together, and
+// [Lease.Upgrade] and [Lease.Downgrade] lead from one to the other. A key that holds
+// one kind of lock is [ErrForeign] to the others.
+//
+// Locks are granted in the order of arrival, across processes. The release hands the
+// lock to the next waiter; readers who wait next to each other get it together.
+//
 // # What is promised
 //
 // A lock is a lease: the server keeps it for a TTL, and a watchdog renews it every
 // third of that until Unlock. While the server keeps its data and clocks run at
-// about the same rate, no two leases on one name overlap between the return of
-// Lock and the end of [Lease.Context]: a holder that cannot renew stops believing
-// in its lease before the server lets the next one in. "Cannot tell" counts as
-// "not held".
+// about the same rate, no two leases that exclude each other overlap between the
+// return of Lock and the end of [Lease.Context]: a holder that cannot renew stops
+// believing in its lease before the server lets the next one in. "Cannot tell"
+// counts as "not held".
 //
 // What no lock on one server can promise is exclusion when the server loses its
 // data (a failover with lost replication, FLUSHALL, eviction), or when a process
