@@ -12,12 +12,20 @@
 //		})
 //	}
 //
-// # Two levels
+// # Levels
 //
-// The contract level asks whether the driver keeps the contract. The lock level,
-// whose cases begin with "Lock/", asks whether the locks of package locker keep
-// their promises through it: exclusion, loss in time, wake-up, fencing. Its cases
-// run the library's own clients on the driver's connectors.
+// The contract level asks whether the driver keeps the contract. The other levels ask
+// whether the locks of package locker keep their promises through it; their cases run
+// the library's own clients on the driver's connectors:
+//
+//   - "Lock/": a mutex, fenced or not, and what all kinds of lock have in common:
+//     exclusion, loss in time, renewal, the queue of waiters and its wake-ups, fencing,
+//     handing over.
+//   - "Reentrant/": the holds of an owner, in one process and in several.
+//   - "ReadWrite/": readers share, a writer is alone, nobody starves; upgrade and
+//     downgrade.
+//
+// [Only] selects a level by its name.
 //
 // # Where it runs
 //
@@ -29,7 +37,8 @@
 // gets a TCP listener and real time.
 //
 // With the option [Server] the same cases run on a real server, through TCP and
-// in real time, and a few more with them: what miniredis cannot do.
+// in real time, and a few more with them: what miniredis cannot do. It cannot be a
+// node of a Cluster, whose MOVED replies would lead the client around the wire.
 //
 // # What it relies on
 //
@@ -107,7 +116,7 @@ func Auth(username, password string) Option {
 }
 
 // Only runs the cases with one of these names or below them: "Do/Ctx" selects
-// "Do/Ctx/EndedBefore". With [Test], go test's -run does the same.
+// "Do/Ctx/EndedBefore", and "ReadWrite" the level of that name. With [Test], go test's -run does the same.
 func Only(clauses ...string) Option { return func(o *options) { o.only = clauses } }
 
 // Test runs the suite on h, each case as a subtest of t.

@@ -63,33 +63,29 @@ var reentrantNestedCases = []testCase{
 		// To wait for a lease that one's own context carries would never end. It is
 		// said at once, and nothing is left of it.
 		c := k.client()
-		for what, opts := range map[string][]locker.Option{
-			"a plain mutex":         nil,
-			"a fenced mutex":        {locker.Fenced()},
-			"another owner":         reentrant(locker.NamedOwner("inner"), k.times.long),
-			"a writer of its own":   {locker.ForWriting(), locker.As(locker.NamedOwner("inner"))},
-			"a reader in its write": {locker.ForReading(), locker.As(locker.NamedOwner("inner"))},
+		type options = []locker.Option
+		outer, inner := locker.As(locker.NamedOwner("outer")), locker.As(locker.NamedOwner("inner"))
+		for what, lock := range map[string]struct{ held, wanted options }{
+			"a plain mutex":           {},
+			"a fenced mutex":          {options{locker.Fenced()}, options{locker.Fenced()}},
+			"another owner":           {options{locker.Reentrant(), outer}, options{locker.Reentrant(), inner}},
+			"a writer under a reader": {options{locker.ForReading(), outer}, options{locker.ForWriting(), inner}},
+			"a reader under a writer": {options{locker.ForWriting(), outer}, options{locker.ForReading(), inner}},
 		} {
 			name := k.key(what)
-			outer := opts
-			if len(opts) > 1 {
-				outer = append(opts[:len(opts):len(opts)], locker.As(locker.NamedOwner("outer")))
-			}
-			if what == "a reader in its write" {
-				outer = append(outer, locker.ForWriting())
-			}
-			err := c.Mutex(name, append(outer, locker.TTL(k.times.long))...).Do(k.ctx, func(ctx context.Context) error {
-				if _, err := c.Mutex(k.key("another lock")).TryLock(ctx); err != nil && !errors.Is(err, locker.ErrLocked) {
-					k.Errorf("TryLock of another lock gave %v", err)
+			err := c.Mutex(name, append(lock.held, locker.TTL(k.times.long))...).Do(k.ctx, func(ctx context.Context) error {
+				if l, err := c.Mutex(k.key("another lock")).Lock(ctx); err != nil {
+					k.Errorf("Lock of another lock gave %v", err)
+				} else {
+					k.unlock(l)
 				}
-				inner := c.Mutex(name, opts...)
-				g := k.later(ctx, inner)
-				err := k.refused(g, k.times.prompt, what+" under the same lock")
+				m := c.Mutex(name, lock.wanted...)
+				err := k.refused(k.later(ctx, m), k.times.prompt, what+" under the same lock")
 				deadlock, ok := errors.AsType[*locker.DeadlockError](err)
 				if !ok || !deadlock.Nested || deadlock.Name != name || !errors.Is(err, locker.ErrDeadlock) {
 					k.Errorf("%s under the same lock: Lock gave %v; want a *DeadlockError", what, err)
 				}
-				_, err = inner.TryLock(ctx)
+				_, err = m.TryLock(ctx)
 				k.is(what+" under the same lock: TryLock, which does not wait,", err, locker.ErrLocked)
 				if s := k.inspect(name); s.Waiters != 0 || len(s.Holders) != 1 {
 					k.Errorf("%s under the same lock has left %+v", what, s)
