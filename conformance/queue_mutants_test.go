@@ -2,7 +2,7 @@ package conformance_test
 
 // queueMutants break the order of waiters and the way of a grant.
 var queueMutants = []lockMutant{
-	luaMutant("waiters are told to race", "release", "elseif e.mode ~= 'm' then", "elseif true then",
+	luaMutant("waiters are told to race", "release", "return e.mode == 'm' or nil", "return nil",
 		"Queue/Newcomer", "Queue/HandOffCost"),
 	luaMutant("newcomers do not see the queue", "acquire", "if not value and redis.call('EXISTS', KEYS[3]) == 1 then", "if false then",
 		"Queue/Newcomer"),
@@ -14,7 +14,7 @@ var queueMutants = []lockMutant{
 		"Queue/OldGrantIgnored"),
 	luaMutant("a grant lasts a whole lease", "", "math.floor(math.min(e.ttl, e.expires - now))", "tonumber(e.ttl)",
 		"Queue/DeadWaiter"),
-	luaMutant("who cannot hear is waited for", "", "heard = failed(received) or received > 0", "heard = true",
+	luaMutant("who cannot hear is waited for", "", "return not failed(count) and count[2] == 0", "return false",
 		"Queue/PassedOver"),
 	luaMutant("who cannot hear is removed", "", "redis.pcall('HSET', entries, reservation, 'gl1|1|1|'", "forget(queue, entries, reservation, ''",
 		"Queue/PassedOver"),

@@ -14,7 +14,7 @@ var reentrantMutants = []lockMutant{
 		"Reentrant/SameOwner", "ReadWrite/Share"),
 	luaMutant("kinds are not told apart", "", "elseif kind and kind ~= kinds[mode] then", "elseif false then",
 		"Reentrant/KindMismatch"),
-	luaMutant("the first release ends all holds", "hold_release", "redis.call('HDEL', key, id)\n  local left, excludes", "redis.call('DEL', key)\n  local left, excludes",
+	luaMutant("the first release ends all holds", "hold_release", "redis.call('HDEL', key, id)\n  local written", "redis.call('DEL', key)\n  local written",
 		"Reentrant/FreeAfterLastHold", "Reentrant/LostReply", "Reentrant/Duplicated", "ReadWrite/WriteReleasedWhileReading"),
 	luaMutant("releases always succeed", "hold_release", "return left and -1 or 0", "return 1",
 		"Reentrant/NotAHolder"),
