@@ -33,12 +33,16 @@ func TestThePermissionsOfTheDocsNameWhatScriptsRun(t *testing.T) {
 	scripts, err := filepath.Glob("../../locker/lua/*.lua")
 	require.NoError(t, err)
 	require.NotEmpty(t, scripts)
-	command := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
+	command := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'(?:, '([A-Z]+)')?`)
 	for _, script := range scripts {
 		source, err := os.ReadFile(script)
 		require.NoError(t, err)
 		for _, call := range command.FindAllSubmatch(source, -1) {
-			assert.Contains(t, user, "+"+strings.ToLower(string(call[1])), filepath.Base(script))
+			name := string(call[1])
+			if subcommand := string(call[2]); subcommand != "" {
+				name += "|" + subcommand
+			}
+			assert.Contains(t, user, "+"+strings.ToLower(name), filepath.Base(script))
 		}
 	}
 }
