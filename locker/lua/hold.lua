@@ -72,13 +72,17 @@ local function answer(status, seq)
   return {status, math.max(math.ceil(h.expires - now), 0), h.text, seq}
 end
 
--- Tells whether another owner that reads waits to write.
+-- Tells whether another owner that reads waits to write, and came before. Of those
+-- who wait already only the later one may be told of the deadlock.
 local function reader_waits_to_write()
   local reads = {}
   each(KEYS[1], now, function(h)
     reads[h.owner] = h.owner ~= owner
   end)
   for _, waiting in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+    if waiting == reservation then
+      return false
+    end
     local e = entry_of(KEYS[4], waiting)
     if e and e.mode == 'w' and reads[e.owner] and not dead(e, now) then
       return true
