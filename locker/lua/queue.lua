@@ -1,5 +1,6 @@
 -- The queue of waiters of one lock: a sorted set of reservations, scored by the
--- time of arrival (server's µs, each later than the one before), and a hash of
+-- time of arrival (server's µs, each later than the one before; negative, and each
+-- less than the one before, for those who come before all others), and a hash of
 -- what each of them waits for.
 --
 -- An entry is "gl1|<listens>|<passed>|<until, server's ms>|<seq>|<mode>|<id>|<ttl>|
@@ -36,11 +37,15 @@ local function enqueue(queue, entries, reservation, life, want, first)
   local now = now_us()
   local e = redis.call('ZSCORE', queue, reservation) and entry_of(entries, reservation)
   if not (e and e.seq) or dead(e, now / 1000) then
-    local seq = digits(-now)
-    if not first then
+    local seq
+    if first then
+      local head = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+      seq = math.min(-now, (tonumber(head[2]) or 0) - 1)
+    else
       local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
-      seq = digits(math.max(now, (tonumber(last[2]) or 0) + 1))
+      seq = math.max(now, (tonumber(last[2]) or 0) + 1)
     end
+    seq = digits(seq)
     if failed(redis.pcall('ZADD', queue, seq, reservation)) then
       return
     end
