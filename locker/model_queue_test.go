@@ -1,0 +1,85 @@
+package locker
+
+import "slices"
+
+func (m *model) place(id string) *modelPlace {
+	for _, p := range m.queue {
+		if p.claim.name == id {
+			return p
+		}
+	}
+	return nil
+}
+
+func (m *model) leave(id string) {
+	m.queue = slices.DeleteFunc(m.queue, func(p *modelPlace) bool { return p.claim.name == id })
+}
+
+// enqueue gives c a place, or keeps the one it has for longer. An upgrader comes before
+// all others; several are always of one owner, who can have the lock together.
+func (m *model) enqueue(c *claim, want wanted, upgrader bool) *modelPlace {
+	p := m.place(c.name)
+	if p == nil {
+		m.seq++
+		p = &modelPlace{claim: c, upgrader: upgrader, seq: m.seq}
+		if upgrader {
+			m.queue = slices.Insert(m.queue, 0, p)
+		} else {
+			m.queue = append(m.queue, p)
+		}
+	}
+	p.until, p.channel = max(p.until, m.now+want.life), want.channel
+	return p
+}
+
+// serve grants the lock to those whose turn it is. A request about mutexes can grant
+// it to a mutex only, and one about other locks to others; whose turn it is then is
+// told to ask. Who makes the request itself needs no message.
+func (m *model) serve(asking *claim, mutexes bool) {
+	for _, p := range slices.Clone(m.queue) {
+		c := p.claim
+		switch {
+		case m.kind != "" && m.kind != kindOf(c.mode):
+			return
+		case (c.mode == modeMutex) != mutexes:
+			m.publish(p, modelMessage{channel: p.channel, claim: c})
+			return
+		case len(m.inTheWay(c)) > 0:
+			return
+		case !m.grant(p, asking):
+			p.passed = true // it is asked once more, the next time
+		}
+	}
+}
+
+// grant gives the lock to p for no longer than its reservation lasts. It returns false
+// if p's client certainly hears nothing just now.
+func (m *model) grant(p *modelPlace, asking *claim) bool {
+	c := p.claim
+	h := m.hold(c.name)
+	already := h != nil
+	if !already {
+		h = &modelHold{id: c.name, label: c.name, mode: c.mode, owner: c.owner, token: m.draw(c, c.mode, nil)}
+		m.begin(h, m.now+min(c.ttl, p.until-m.now), c.ttl)
+	}
+	if p.channel != "" && c != asking {
+		heard := m.publish(p, modelMessage{channel: p.channel, claim: c, grant: true, seq: p.seq, token: h.token})
+		if !heard && m.counted && !p.passed {
+			if !already {
+				m.end(h)
+			}
+			return false
+		}
+	}
+	m.leave(c.name)
+	return true
+}
+
+// publish tells whether anybody hears it.
+func (m *model) publish(p *modelPlace, message modelMessage) bool {
+	heard := slices.Contains(channelsHeard, p.channel)
+	if heard {
+		m.published = append(m.published, message)
+	}
+	return heard
+}

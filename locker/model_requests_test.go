@@ -1,0 +1,178 @@
+package locker
+
+import (
+	"slices"
+	"time"
+)
+
+// set is the native SET NX.
+func (m *model) set(c *claim) modelReply {
+	if m.kind != "" {
+		return modelReply{verdict: isLocked}
+	}
+	m.take(c)
+	return modelReply{verdict: isHeld}
+}
+
+func (m *model) ask(c *claim, want wanted) modelReply {
+	if m.kind != "" && m.kind != kindOf(c.mode) {
+		return modelReply{verdict: isForeign + verdict(m.kind)}
+	}
+	waits := want.life > 0
+	held := func(h *modelHold) modelReply {
+		m.lengthen(h, m.now+c.ttl, c.ttl)
+		if waits {
+			m.leave(c.name)
+		}
+		return modelReply{verdict: isHeld, token: h.token}
+	}
+	if h := m.hold(c.name); h != nil {
+		return held(h)
+	} else if m.over[c.name] {
+		return modelReply{verdict: isVoid}
+	}
+	blocked := len(m.inTheWay(c)) > 0
+	if !blocked && (m.owns(c) || len(m.queue) == 0) {
+		return held(m.take(c))
+	}
+	upgrade := blocked && c.mode == modeWrite && m.owns(c, modeRead)
+	if upgrade && slices.ContainsFunc(m.queue, func(p *modelPlace) bool { return p.upgrader && p.claim.owner != c.owner }) {
+		return modelReply{verdict: isDeadlock}
+	}
+	var seq int
+	if waits {
+		seq = m.enqueue(c, want, upgrade).seq
+	}
+	// A lease may have run out unnoticed.
+	m.serve(c, c.mode == modeMutex)
+	if h := m.hold(c.name); h != nil {
+		return held(h)
+	}
+	if m.kind != "" && m.kind != kindOf(c.mode) {
+		return modelReply{verdict: isForeign + verdict(m.kind)}
+	}
+	// Nobody else wants it, or whoever waits for the mutex was passed over.
+	if m.kind == "" && c.mode == modeMutex || len(m.inTheWay(c)) == 0 && len(m.queue) == 0 {
+		return held(m.take(c))
+	}
+	reply := modelReply{verdict: isLocked, seq: seq, holders: m.inTheWay(c)}
+	if len(reply.holders) == 0 {
+		reply.holders = slices.Clone(m.holds)
+	}
+	return reply
+}
+
+func (m *model) renew(c *claim, ttl time.Duration) modelReply {
+	h := m.hold(c.name)
+	if h == nil {
+		return modelReply{verdict: m.lost(c)}
+	}
+	m.lengthen(h, m.now+ttl, ttl)
+	return modelReply{verdict: isDone}
+}
+
+// lost tells what has become of a lock that c does not hold.
+func (m *model) lost(c *claim) verdict {
+	mutex := kindOf(modeMutex)
+	if len(m.holds) > 0 || c.mode == modeMutex && m.kind != "" && m.kind != mutex {
+		return isTaken
+	}
+	return isAbsent
+}
+
+func (m *model) release(c *claim, remember time.Duration) modelReply {
+	return m.letGo(c, remember)
+}
+
+func (m *model) giveUp(c *claim, remember time.Duration, queued bool) modelReply {
+	if queued {
+		m.leave(c.name)
+	}
+	reply := m.letGo(c, remember)
+	if c.mode == modeMutex {
+		reply.verdict = isDone
+	}
+	return reply
+}
+
+func (m *model) letGo(c *claim, remember time.Duration) modelReply {
+	if remember > 0 {
+		m.over[c.name] = true
+	}
+	mutex := c.mode == modeMutex
+	h := m.hold(c.name)
+	reply := modelReply{verdict: isDone}
+	switch {
+	case h != nil:
+		m.end(h)
+	case m.kind != "" && mutex != (m.kind == kindOf(modeMutex)), m.kind != "" && mutex:
+		return modelReply{verdict: isTaken}
+	default:
+		reply.verdict = m.lost(c)
+		if len(m.holds) == 0 {
+			m.kind = ""
+		}
+	}
+	m.serve(nil, mutex)
+	return reply
+}
+
+// attach takes up what was detached as one of ids: it becomes c's.
+func (m *model) attach(c *claim, ids ...*claim) modelReply {
+	if m.kind == "" {
+		return modelReply{verdict: isAbsent}
+	} else if m.kind != kindOf(c.mode) {
+		return modelReply{verdict: isForeign + verdict(m.kind)}
+	}
+	if h := m.hold(c.name); h != nil {
+		m.lengthen(h, m.now+c.ttl, c.ttl)
+		return modelReply{verdict: isHeld, token: h.token}
+	}
+	for _, old := range ids {
+		if old == nil {
+			continue
+		}
+		h := m.hold(old.name)
+		if h == nil {
+			continue
+		}
+		if h.mode != c.mode || m.over[c.name] {
+			return modelReply{verdict: isTaken}
+		}
+		fenced := *c
+		fenced.fenced = c.fenced || c.mode == modeMutex && h.token != 0
+		token := m.draw(&fenced, h.mode, nil)
+		m.begin(&modelHold{id: c.name, label: c.name, mode: h.mode, owner: h.owner, longest: h.longest, token: token}, m.now+c.ttl, c.ttl)
+		m.end(h)
+		m.over[old.name] = true
+		return modelReply{verdict: isHeld, token: token}
+	}
+	return modelReply{verdict: m.lost(c)}
+}
+
+// unattach gives back what c may have taken up from old.
+func (m *model) unattach(c, old *claim) modelReply {
+	m.over[c.name] = true
+	if h := m.hold(c.name); h != nil && (h.mode == modeMutex) == (c.mode == modeMutex) {
+		h.id = old.name
+		m.lengthen(h, m.now+h.longest, h.longest)
+	}
+	return modelReply{verdict: isDone}
+}
+
+// force ends all holds. Who waits first is told to ask.
+func (m *model) force() modelReply {
+	if m.kind == "" {
+		return modelReply{verdict: isAbsent}
+	}
+	reply := modelReply{verdict: isBroken, holders: m.holds}
+	if len(m.holds) == 0 {
+		reply.verdict = isAbsent
+	}
+	m.holds, m.kind = nil, ""
+	if len(m.queue) > 0 {
+		p := m.queue[0]
+		m.publish(p, modelMessage{channel: p.channel, claim: p.claim})
+	}
+	return reply
+}

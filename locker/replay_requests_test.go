@@ -1,0 +1,150 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// An answer is what the server has replied.
+type answer struct {
+	verdict verdict
+	token   Token
+	owner   string
+	seq     string
+	holders []Holder
+}
+
+func (a answer) String() string {
+	s := string(a.verdict)
+	if a.verdict == isHeld && a.token != 0 {
+		s += fmt.Sprintf(", token %d", a.token)
+	}
+	for _, h := range a.holders {
+		s += fmt.Sprintf(" by %s for %v", h.Metadata, h.Remaining)
+	}
+	if a.seq != "" {
+		s += ", place " + a.seq
+	}
+	return s
+}
+
+// expect asks the model.
+func (r *replay) expect(s *sending) modelReply {
+	c := s.claim
+	switch s.verb {
+	case ask:
+		return r.model.ask(c, s.want)
+	case set:
+		return r.model.set(c)
+	case renew:
+		return r.model.renew(c, s.ttl)
+	case end:
+		if s.release {
+			return r.model.release(c, s.remember)
+		}
+		return r.model.giveUp(c, s.remember, s.queued)
+	case attach:
+		return r.model.attach(c, c.from, c.unsure)
+	case unattach:
+		return r.model.unattach(c, c.from)
+	}
+	return r.model.force()
+}
+
+// send asks the server.
+func (r *replay) send(ctx context.Context, s *sending) (answer, error) {
+	if s.verb == force {
+		holders, err := r.client.ForceRelease(ctx, r.name)
+		return answerOf(isBroken, answer{holders: holders}, err)
+	}
+	c, store := s.claim, r.client.store
+	req := r.request(c)
+	var a answer
+	var err error
+	switch s.verb {
+	case ask:
+		a.token, a.seq, err = store.acquire(ctx, req, r.place(c, s.want))
+	case set:
+		var ok bool
+		if ok, err = store.set(ctx, req); !ok && err == nil {
+			return answer{verdict: isLocked}, nil
+		}
+	case attach:
+		unsure := ""
+		if c.unsure != nil {
+			unsure = c.unsure.id()
+		}
+		a.token, a.owner, err = store.attach(ctx, req, c.from.id(), unsure)
+	default:
+		v, err := r.client.link.run(ctx, r.call(s, req))
+		if err != nil {
+			return answer{}, err
+		}
+		return answerOf(isDone, answer{}, heldReply(v))
+	}
+	return answerOf(isHeld, a, err)
+}
+
+func (r *replay) call(s *sending, req *request) call {
+	c := s.claim
+	m := &Mutex{mode: c.mode, keys: r.keys}
+	switch {
+	case s.verb == renew:
+		return renewCall(m, c.id(), s.ttl, s.fenced)
+	case s.verb == unattach:
+		return unattachCall(req, c.from.id())
+	case s.release:
+		return r.client.store.releaseCall(m, c.id(), s.remember)
+	case s.queued:
+		return r.client.store.giveUpCall(req, c.reservation(), s.remember)
+	}
+	return r.client.store.giveUpCall(req, "", s.remember)
+}
+
+func (r *replay) request(c *claim) *request {
+	req := &request{
+		name: r.name, keys: &r.keys, mode: c.mode, id: c.id(), owner: c.owner,
+		tail: "|" + c.name, ttl: c.ttl, fenced: c.fenced,
+	}
+	if c.within != nil {
+		req.within = c.within.id()
+	}
+	return req
+}
+
+func (r *replay) place(c *claim, w wanted) place {
+	if w.life == 0 {
+		return place{}
+	}
+	return place{reservation: c.reservation(), channel: r.channel(w.channel), life: w.life}
+}
+
+// answerOf reads err as what the server said about the lock; or it is what went wrong.
+func answerOf(ok verdict, a answer, err error) (answer, error) {
+	locked, isLockedError := errors.AsType[*LockedError](err)
+	foreign, isForeignError := errors.AsType[*ForeignError](err)
+	switch {
+	case err == nil:
+		a.verdict = ok
+	case isLockedError:
+		a.verdict, a.holders = isLocked, []Holder{locked.Holder}
+	case isForeignError:
+		a.verdict = isForeign + verdict(foreign.Type)
+	case errors.Is(err, errVoid):
+		a.verdict = isVoid
+	case errors.Is(err, ErrDeadlock):
+		a.verdict = isDeadlock
+	case errors.Is(err, ErrAbsent):
+		a.verdict = isAbsent
+	case errors.Is(err, ErrTaken):
+		a.verdict = isTaken
+	default:
+		return a, err
+	}
+	return a, nil
+}
+
+// about tells whether two times are the same, as exactly as they can be known.
+func (r *replay) about(a, b time.Duration) bool { return (a - b).Abs() <= r.slack }
