@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -86,9 +85,7 @@ func (u *unsteadyLine) late(t *testing.T, m *locker.Mutex, match wire.Match) {
 	t.Helper()
 	late := u.wire.On(match, wire.HoldRequest)
 	defer late.Remove()
-	_, err := m.TryLock(within(t, 10*time.Millisecond))
-	require.ErrorIs(t, err, context.DeadlineExceeded, m.Name())
-	<-late.Happened()
+	giveUpWhen(t, m, soon(t), late)
 	late.Release()
 	eventually(t, "the attempt has been given up", func() bool {
 		return !slices.ContainsFunc(u.wire.Requests(match), func(r wire.Request) bool { return r.Forwarded == 0 }) &&

@@ -103,6 +103,25 @@ func assertWaiters(t *testing.T, observer *locker.Client, name string, n int) {
 	assert.True(t, happens, "there never were %d waiters for %q", n, name)
 }
 
+// giveUpWhen calls TryLock, and cancels it as soon as the fault has happened.
+func giveUpWhen(t *testing.T, m *locker.Mutex, ctx context.Context, fault *wire.Rule) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := m.TryLock(ctx)
+		failed <- err
+	}()
+	select {
+	case <-fault.Happened():
+	case err := <-failed:
+		require.FailNow(t, "TryLock returned before the fault happened", "%s: %v", m.Name(), err)
+	}
+	cancel()
+	require.ErrorIs(t, <-failed, context.Canceled, m.Name())
+}
+
 // had returns the lease that a Lock in the background has got.
 func had(t *testing.T, done <-chan lockResult) lockResult {
 	t.Helper()

@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -46,17 +45,8 @@ func TestATimedOutAttemptIsNotReentered(t *testing.T) {
 			require.NoError(t, mustTryLock(t, kind.on(c, "warm")).Unlock(soon(t)))
 			name := "orphan-" + kind.name
 			ctx := locker.WithOwner(soon(t), locker.NewOwner())
-			attempt, cancel := context.WithCancel(ctx)
 			lost := w.On(wire.Match{Arg: name, Times: -1}, wire.HoldReply)
-			failed := make(chan error, 1)
-			go func() {
-				_, err := kind.on(c, name).TryLock(attempt)
-				failed <- err
-			}()
-			<-lost.Happened()
-			assert.Equal(t, 1, holds(t, observer, name), "the orphan")
-			cancel()
-			require.ErrorIs(t, <-failed, context.Canceled)
+			giveUpWhen(t, kind.on(c, name), ctx, lost)
 			lost.Remove()
 			lost.Release()
 
