@@ -46,7 +46,7 @@ type unsteadyLine struct {
 }
 
 func (u *unsteadyLine) round(t *testing.T, kind lockKind, name string, n int) {
-	m := kind.on(u.unsteady, name, locker.TTL(3*time.Second)) // the pause before a renewal is sent again depends on it
+	m := kind.on(u.unsteady, name, locker.TTL(5*time.Second)) // the pause before a renewal is sent again depends on it
 	match := wire.Match{Arg: name}
 	switch fault := n % 5; {
 	case fault == 0 && kind.name != plainKind.name: // whose late SET NX takes the lock

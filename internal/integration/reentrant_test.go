@@ -65,21 +65,23 @@ func TestATimedOutAttemptIsNotReentered(t *testing.T) {
 // last nothing is sent.
 func TestTheWatchdogEndsWithTheLastHandle(t *testing.T) {
 	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
-		const ttl = 600 * time.Millisecond
-		w, addr := newWire(t, srv.Addr)
-		c := d.client(t, addr, locker.TTL(ttl))
-		ctx := locker.WithOwner(soon(t), locker.NewOwner())
 		for _, kind := range ownedKinds {
-			name := "watched-" + kind.name
-			outer, err := kind.on(c, name).Lock(ctx)
-			require.NoError(t, err)
-			inner, err := kind.on(c, name).Lock(ctx)
-			require.NoError(t, err)
-			require.NoError(t, outer.Unlock(soon(t)))
-			assert.True(t, survivesRenewals(inner, 3), kind.name)
-			require.NoError(t, inner.Unlock(soon(t)))
-			sent := w.Count(wire.Match{Arg: name})
-			lasts(t, ttl, func() { require.Equal(t, sent, w.Count(wire.Match{Arg: name}), kind.name) })
+			t.Run(kind.name, func(t *testing.T) {
+				t.Parallel()
+				const ttl = 1500 * time.Millisecond
+				w, addr := newWire(t, srv.Addr)
+				m := kind.on(d.client(t, addr), "watched-"+kind.name, locker.TTL(ttl))
+				ctx := locker.WithOwner(soon(t), locker.NewOwner())
+				outer, err := m.Lock(ctx)
+				require.NoError(t, err)
+				inner, err := m.Lock(ctx)
+				require.NoError(t, err)
+				require.NoError(t, outer.Unlock(soon(t)))
+				assert.True(t, survivesRenewals(inner, 3), "%v", inner.Err())
+				require.NoError(t, inner.Unlock(soon(t)))
+				sent := w.Count(wire.Match{Arg: m.Name()})
+				lasts(t, ttl, func() { require.Equal(t, sent, w.Count(wire.Match{Arg: m.Name()})) })
+			})
 		}
 	})
 }
