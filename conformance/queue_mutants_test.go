@@ -6,7 +6,7 @@ var queueMutants = []lockMutant{
 		"Queue/Newcomer", "Queue/HandOffCost"),
 	luaMutant("newcomers do not see the queue", "acquire", "if not value and redis.call('EXISTS', KEYS[3]) == 1 then", "if false then",
 		"Queue/Newcomer"),
-	luaMutant("who came last is first", "", "seq = digits(math.max(now, (tonumber(last[2]) or 0) + 1))", "seq = digits(-now)",
+	luaMutant("who came last is first", "", "seq = math.max(now, (tonumber(last[2]) or 0) + 1)", "seq = -now",
 		"Queue/Order", "Queue/PollersKeepTheirPlace", "Queue/PassedOver"),
 	luaMutant("a place is not kept", "", "digits(math.max(e.expires, now / 1000 + life))", "digits(e.expires > 0 and e.expires or now / 1000 + life)",
 		"Queue/PollersKeepTheirPlace"),

@@ -12,7 +12,7 @@ var readWriteMutants = []lockMutant{
 		"ReadWrite/Tokens", "ReadWrite/Downgrade"),
 	luaMutant("a hold has no metadata", "hold", "token, owner, tail}, '|')", "token, owner, '|'}, '|')",
 		"ReadWrite/Inspect"),
-	luaMutant("readers go before writers", "hold", "if not first then", "if not first and want.mode ~= 'r' then",
+	luaMutant("readers go before writers", "hold", "if first then", "if first or want.mode == 'r' then",
 		"ReadWrite/Order"),
 	luaMutant("newcomers pass those who wait", "hold", "if not blocked and (own or not queued) then", "if not blocked then",
 		"ReadWrite/NoStarvation", "ReadWrite/Order"),

@@ -16,7 +16,7 @@ func (m *model) leave(id string) {
 }
 
 // enqueue gives c a place, or keeps the one it has for longer. An upgrader comes before
-// all others; several are always of one owner, who can have the lock together.
+// all others.
 func (m *model) enqueue(c *claim, want wanted, upgrader bool) *modelPlace {
 	p := m.place(c.name)
 	if p == nil {
@@ -30,6 +30,20 @@ func (m *model) enqueue(c *claim, want wanted, upgrader bool) *modelPlace {
 	}
 	p.until, p.channel = max(p.until, m.now+want.life), want.channel
 	return p
+}
+
+// readerWaitsToWrite tells whether another owner that reads waits to write; where c
+// waits itself, before it.
+func (m *model) readerWaitsToWrite(c *claim, waits bool) bool {
+	for _, p := range m.queue {
+		if waits && p.claim.name == c.name {
+			return false
+		}
+		if p.claim.mode == modeWrite && p.claim.owner != c.owner && m.owns(p.claim, modeRead) {
+			return true
+		}
+	}
+	return false
 }
 
 // serve grants the lock to those whose turn it is. A request about mutexes can grant
@@ -56,30 +70,25 @@ func (m *model) serve(asking *claim, mutexes bool) {
 // if p's client certainly hears nothing just now.
 func (m *model) grant(p *modelPlace, asking *claim) bool {
 	c := p.claim
+	tells := p.channel != "" && c != asking
+	if tells && m.counted && !p.passed && !slices.Contains(channelsHeard, p.channel) {
+		return false
+	}
 	h := m.hold(c.name)
-	already := h != nil
-	if !already {
+	if h == nil {
 		h = &modelHold{id: c.name, label: c.name, mode: c.mode, owner: c.owner, token: m.draw(c, c.mode, nil)}
 		m.begin(h, m.now+min(c.ttl, p.until-m.now), c.ttl)
 	}
-	if p.channel != "" && c != asking {
-		heard := m.publish(p, modelMessage{channel: p.channel, claim: c, grant: true, seq: p.seq, token: h.token})
-		if !heard && m.counted && !p.passed {
-			if !already {
-				m.end(h)
-			}
-			return false
-		}
+	if tells {
+		m.publish(p, modelMessage{channel: p.channel, claim: c, grant: true, seq: p.seq, token: h.token})
 	}
 	m.leave(c.name)
 	return true
 }
 
-// publish tells whether anybody hears it.
-func (m *model) publish(p *modelPlace, message modelMessage) bool {
-	heard := slices.Contains(channelsHeard, p.channel)
-	if heard {
+// publish notes the message if anybody hears it.
+func (m *model) publish(p *modelPlace, message modelMessage) {
+	if slices.Contains(channelsHeard, p.channel) {
 		m.published = append(m.published, message)
 	}
-	return heard
 }

@@ -36,7 +36,7 @@ func (m *model) ask(c *claim, want wanted) modelReply {
 		return held(m.take(c))
 	}
 	upgrade := blocked && c.mode == modeWrite && m.owns(c, modeRead)
-	if upgrade && slices.ContainsFunc(m.queue, func(p *modelPlace) bool { return p.upgrader && p.claim.owner != c.owner }) {
+	if upgrade && m.readerWaitsToWrite(c, waits) {
 		return modelReply{verdict: isDeadlock}
 	}
 	var seq int
@@ -140,7 +140,7 @@ func (m *model) attach(c *claim, ids ...*claim) modelReply {
 			return modelReply{verdict: isTaken}
 		}
 		fenced := *c
-		fenced.fenced = c.fenced || c.mode == modeMutex && h.token != 0
+		fenced.fenced = c.fenced || h.token != 0
 		token := m.draw(&fenced, h.mode, nil)
 		m.begin(&modelHold{id: c.name, label: c.name, mode: h.mode, owner: h.owner, longest: h.longest, token: token}, m.now+c.ttl, c.ttl)
 		m.end(h)

@@ -154,7 +154,7 @@ func (m *model) draw(c *claim, mode mode, within *modelHold) int {
 		return 0
 	case mode == modeRead:
 		return m.drawn
-	case within != nil && within.mode != modeRead && within.owner == c.owner:
+	case within != nil && within.mode != modeRead && within.owner == c.owner && within.token != 0:
 		return within.token
 	}
 	m.drawn++
