@@ -170,6 +170,9 @@ func (k *lockKit) disturb(ctx context.Context, w *wire.Wire) {
 
 // pause waits for d or the end of ctx.
 func (k *lockKit) pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
