@@ -49,7 +49,9 @@ func newTerm(sent moment, ttl time.Duration) term {
 // that the machine has been suspended, which that clock does not know of.
 func (t term) left(asleep time.Duration) time.Duration {
 	left := time.Until(t.deadline)
-	if slept := asleep - t.asleep; slept > suspendedNoise {
+	// What is over already stays so; of the zero term there is too little left to
+	// take anything away.
+	if slept := asleep - t.asleep; slept > suspendedNoise && left > 0 {
 		left -= slept
 	}
 	return left

@@ -309,6 +309,15 @@ func TestAdminErrors(t *testing.T) {
 	})
 }
 
+// A machine that has been suspended, or seems to have been, before the lease was taken.
+func TestTermOfALeaseTakenAfterASuspension(t *testing.T) {
+	l := &tenure{}
+	l.armed(moment{at: time.Now(), asleep: time.Hour}, time.Minute)
+	assert.False(t, l.term.deadline.IsZero())
+	assert.InDelta(t, time.Minute, l.term.left(time.Hour), float64(5*time.Second))
+	assert.Negative(t, term{}.left(time.Hour))
+}
+
 func TestTermAfterSuspension(t *testing.T) {
 	start := time.Now()
 	l := &tenure{}
