@@ -22,7 +22,7 @@ define each
 done
 endef
 
-.PHONY: help test server lint fmtcheck vet staticcheck portable deps workspace standalone fmt tidy stress fuzz
+.PHONY: help test server lint fmtcheck vet staticcheck portable deps workspace standalone fmt tidy mutants stress fuzz
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +34,7 @@ test: ## everything that has to pass; installs a redis-server if it can
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory workspace
 	@$(MAKE) --no-print-directory standalone
+	@if [ -n "$(RACE)" ]; then $(MAKE) --no-print-directory mutants; fi
 	@if [ -z "$(RACE)" ]; then echo "THERE IS NO C COMPILER: tested WITHOUT the race detector."; fi
 	@.ci/server report
 
@@ -83,6 +84,11 @@ standalone: ## check go.mod of, build and test every module by itself
 %/.standalone:
 	@echo "== $*"
 	@cd $* && export GOWORK=off && go mod tidy -diff && go build ./... && go test $(RACE) -shuffle=on ./...
+
+# The race detector makes these slow, and has nothing to find in them.
+mutants: ## the conformance suite finds every bug that is put into drivers and locks
+	@echo "== mutants"
+	@cd conformance && GOWORK=off go test -shuffle=on -run Mutants .
 
 fmt: ## format
 	gofmt -w .

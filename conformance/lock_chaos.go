@@ -58,12 +58,16 @@ func (k *lockKit) chaos(mutexes func(c *locker.Client, name string, fenced ...lo
 		}
 	}
 	all.Wait()
+	// Reservations of which the server has not heard that they were given up end by
+	// themselves, as does a lease that was granted to one of them, and that counts from
+	// the last request that was still on its way.
+	healed := 2*k.times.ttl + k.times.place + k.times.ttl
 	for l, fenced := range ledgers {
 		if l.grants == 0 {
 			k.Errorf("the lock %s was never granted", l.name)
 		}
 		for _, m := range mutexes(k.client(), l.name, fenced...) {
-			k.unlock(k.granted(k.later(k.ctx, m), k.times.ttl+k.times.poll+k.times.grant, "after all faults a newcomer"))
+			k.unlock(k.granted(k.later(k.ctx, m), healed+k.times.poll+k.times.grant, "after all faults a newcomer"))
 		}
 	}
 }

@@ -41,8 +41,8 @@ var (
 		grant: 100 * time.Millisecond, prompt: 50 * time.Millisecond, late: 20 * time.Millisecond, place: 4 * time.Second,
 	}
 	realLockTiming = lockTiming{
-		ttl: time.Second, long: 10 * time.Minute, never: time.Hour, poll: time.Second,
-		grant: 2 * time.Second, prompt: time.Second, late: 500 * time.Millisecond, place: 4 * time.Second,
+		ttl: 2 * time.Second, long: 10 * time.Minute, never: time.Hour, poll: time.Second,
+		grant: 2 * time.Second, prompt: time.Second, late: time.Second, place: 4 * time.Second,
 	}
 )
 

@@ -186,6 +186,7 @@ func TestLocksOnRealServer(t *testing.T) {
 // TestLockMutants shows that each case about locks finds something. A
 // mutant may fail further cases than those listed.
 func TestLockMutants(t *testing.T) {
+	withoutRaceDetector(t)
 	for _, m := range lockMutants {
 		m.test(t)
 	}
@@ -199,6 +200,7 @@ func TestLockMutants(t *testing.T) {
 }
 
 func TestLockMutantsOnRealServer(t *testing.T) {
+	withoutRaceDetector(t)
 	addr := startRedis(t)
 	for _, m := range lockServerMutants {
 		m.test(t, conformance.Server(addr), conformance.Auth("", realPassword))

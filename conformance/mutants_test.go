@@ -198,8 +198,18 @@ var realMutants = []mutant{
 // contract selects the level of the suite that is about the driver alone.
 var contract = conformance.Only("Capabilities", "Connector", "Config", "Silent", "Do", "Close", "Batch", "Subscribe", "Describe")
 
+// withoutRaceDetector skips a test whose subject is what the suite finds and not who
+// accesses what: it would take ten times as long. "make mutants" runs it.
+func withoutRaceDetector(t *testing.T) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("mutants run without the race detector: make mutants")
+	}
+}
+
 // TestMutants shows that the suite finds what it says it looks for.
 func TestMutants(t *testing.T) {
+	withoutRaceDetector(t)
 	for _, m := range mutants {
 		t.Run(string(m.bug), func(t *testing.T) {
 			t.Parallel()
@@ -209,6 +219,7 @@ func TestMutants(t *testing.T) {
 }
 
 func TestMutantsOnRealServer(t *testing.T) {
+	withoutRaceDetector(t)
 	addr := startRedis(t)
 	for _, m := range realMutants {
 		t.Run(string(m.bug), func(t *testing.T) {

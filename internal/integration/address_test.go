@@ -17,7 +17,7 @@ import (
 // renews; all through the DSN.
 func requireWorks(t *testing.T, d driverUnderTest, dsn string) {
 	t.Helper()
-	a, b := d.open(t, dsn, locker.TTL(900*time.Millisecond), locker.Fenced()), d.open(t, dsn)
+	a, b := d.open(t, dsn, locker.TTL(renewedTTL), locker.Fenced()), d.open(t, dsn)
 	lease := mustTryLock(t, a.Mutex(t.Name()))
 	waiting := goLockWaiting(t, soon(t), b.Mutex(t.Name()), a)
 	require.True(t, survivesRenewals(lease, 1), "%v", lease.Err())

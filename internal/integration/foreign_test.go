@@ -56,7 +56,7 @@ func TestAnAbandonedLockWithoutTTLIsHealed(t *testing.T) {
 		c := d.client(t, srv.Addr)
 		lease := mustTryLock(t, c.Mutex("k", locker.TTL(time.Second), locker.NoRenewal()))
 		do(t, srv, "PERSIST", "k")
-		next := mustLock(t, c.Mutex("k", locker.TTL(time.Second)))
+		next := mustLock(t, c.Mutex("k", locker.TTL(renewedTTL)))
 		assert.ErrorIs(t, lease.Unlock(soon(t)), locker.ErrTaken)
 
 		// A holder that is alive heals it by its next renewal.

@@ -19,7 +19,7 @@ import (
 // redsync: "Extend races with Until". For the race detector, above all.
 func TestALeaseCanBeUsedFromManyGoroutines(t *testing.T) {
 	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
-		c := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond))
+		c := d.client(t, srv.Addr, locker.TTL(renewedTTL))
 		lease := mustTryLock(t, c.Mutex("k", locker.Fenced()))
 		var all sync.WaitGroup
 		for _, use := range []func(){
@@ -55,7 +55,7 @@ func TestALeaseCanBeUsedFromManyGoroutines(t *testing.T) {
 func TestNothingIsSentForALeaseAfterUnlock(t *testing.T) {
 	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
-		c := d.client(t, addr, locker.TTL(600*time.Millisecond))
+		c := d.client(t, addr, locker.TTL(renewedTTL))
 		lease := mustTryLock(t, c.Mutex("gone"))
 		require.NoError(t, mustTryLock(t, c.Mutex("renewed")).Err())
 		require.True(t, survivesRenewals(lease, 2))
@@ -157,14 +157,14 @@ func TestAFrozenServerDoesNotPileUpGoroutines(t *testing.T) {
 // The watchdog keeps no lock beyond its maximum hold.
 func TestMaxHoldEndsALeaseAndFreesTheLock(t *testing.T) {
 	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
-		c := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond))
+		c := d.client(t, srv.Addr, locker.TTL(renewedTTL))
 		begun := time.Now()
 		lease := mustTryLock(t, c.Mutex("k", locker.MaxHold(1500*time.Millisecond)))
 		next := goLock(soon(t), c.Mutex("k"))
 		assert.ErrorIs(t, lossOf(t, lease), locker.ErrMaxHold)
 		assert.Greater(t, time.Since(begun), 1400*time.Millisecond)
 		r := had(t, next)
-		assert.Less(t, r.at.Sub(begun), 1500*time.Millisecond+900*time.Millisecond+pollBound)
+		assert.Less(t, r.at.Sub(begun), 1500*time.Millisecond+renewedTTL+pollBound)
 		assert.NoError(t, r.lease.Unlock(soon(t)))
 	})
 }

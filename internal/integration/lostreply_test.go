@@ -78,7 +78,7 @@ func TestOneLostReplyUnlockSaysReleased(t *testing.T) {
 func TestLostRepliesOfRenewalsLoseNoLease(t *testing.T) {
 	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
-		c := d.client(t, addr, locker.TTL(900*time.Millisecond))
+		c := d.client(t, addr, locker.TTL(renewedTTL))
 		lease := mustTryLock(t, c.Mutex("k"))
 		for range 4 {
 			lost := w.On(wire.Match{Name: "EVALSHA", Arg: "k"}, wire.CutReply)
@@ -99,7 +99,7 @@ func TestLostRepliesOfRenewalsLoseNoLease(t *testing.T) {
 func TestRequestsAppliedTwiceChangeNothing(t *testing.T) {
 	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
-		c := d.client(t, addr, locker.TTL(600*time.Millisecond))
+		c := d.client(t, addr, locker.TTL(renewedTTL))
 		observer := d.client(t, srv.Addr)
 		for _, name := range []string{"EVALSHA", "EVAL"} {
 			w.On(wire.Match{Name: name, Times: -1}, wire.Duplicate)

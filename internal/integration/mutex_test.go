@@ -152,7 +152,7 @@ func TestARetryOptionCanBeReused(t *testing.T) {
 // "others: renewal bound to the acquire ctx".
 func TestRenewalIsNotBoundToTheContextOfLock(t *testing.T) {
 	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
-		c := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond))
+		c := d.client(t, srv.Addr, locker.TTL(renewedTTL))
 		ctx, cancel := context.WithCancel(t.Context())
 		locked, err := c.Mutex("a").Lock(ctx)
 		require.NoError(t, err)
@@ -174,7 +174,7 @@ func TestRenewalIsNotBoundToTheContextOfLock(t *testing.T) {
 func TestNoClientClockIsSent(t *testing.T) {
 	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
-		c := d.client(t, addr, locker.TTL(300*time.Millisecond))
+		c := d.client(t, addr, locker.TTL(renewedTTL))
 		observer := d.client(t, srv.Addr)
 		for _, opts := range [][]locker.Option{nil, {locker.Fenced()}} {
 			lease := mustTryLock(t, c.Mutex("k", opts...))

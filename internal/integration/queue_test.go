@@ -130,7 +130,7 @@ func TestADeadWaiterCostsThoseBehindItsReservationAndNoTTL(t *testing.T) {
 				require.NoError(t, lease.Unlock(soon(t)))
 				next := had(t, waiting)
 				// Two sleeps of a second at most and two seconds besides, then a poll.
-				assert.Less(t, next.at.Sub(unlocked), 4*time.Second+pollBound)
+				assert.Less(t, next.at.Sub(unlocked), reservationLife+pollBound)
 				require.NoError(t, next.lease.Unlock(soon(t)))
 			})
 		}

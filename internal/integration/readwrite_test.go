@@ -176,7 +176,7 @@ func TestReleasingWriteWhileReadingLetsReadersIn(t *testing.T) {
 func TestWritingIsRenewedAfterTheSameOwnerHasRead(t *testing.T) {
 	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		ctx := locker.WithOwner(soon(t), locker.NewOwner())
-		rw := rwlock.New(d.client(t, srv.Addr), "k", locker.TTL(900*time.Millisecond))
+		rw := rwlock.New(d.client(t, srv.Addr), "k", locker.TTL(renewedTTL))
 		writing, err := rw.Lock(ctx)
 		require.NoError(t, err)
 		reading, err := rw.RLock(ctx)

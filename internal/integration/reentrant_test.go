@@ -68,7 +68,7 @@ func TestTheWatchdogEndsWithTheLastHandle(t *testing.T) {
 		for _, kind := range ownedKinds {
 			t.Run(kind.name, func(t *testing.T) {
 				t.Parallel()
-				const ttl = 1500 * time.Millisecond
+				const ttl = renewedTTL
 				w, addr := newWire(t, srv.Addr)
 				m := kind.on(d.client(t, addr), "watched-"+kind.name, locker.TTL(ttl))
 				ctx := locker.WithOwner(soon(t), locker.NewOwner())

@@ -194,7 +194,7 @@ func TestOutOfMemoryAcquireIsTypedWhileRenewalAndUnlockWork(t *testing.T) {
 	eachDriver(t, func(t *testing.T, d driverUnderTest) {
 		t.Parallel()
 		srv := servertest.Single(t, servertest.Config("maxmemory-policy", "noeviction"))
-		c := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond))
+		c := d.client(t, srv.Addr, locker.TTL(renewedTTL))
 		plain, fenced := mustTryLock(t, c.Mutex("plain")), mustTryLock(t, c.Mutex("fenced", locker.Fenced()))
 		do(t, srv, "CONFIG", "SET", "maxmemory", "1")
 		for _, opts := range [][]locker.Option{nil, {locker.Fenced()}} {
@@ -226,7 +226,7 @@ func TestOutOfMemoryHoldsAreRenewedByTheScriptThatServersOfAllVersionsRun(t *tes
 	eachDriver(t, func(t *testing.T, d driverUnderTest) {
 		t.Parallel()
 		srv := servertest.Single(t, servertest.Config("maxmemory-policy", "noeviction"))
-		c := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond))
+		c := d.client(t, srv.Addr, locker.TTL(renewedTTL))
 		kinds := []locker.Option{locker.Reentrant(), locker.ForReading(), locker.ForWriting()}
 		var leases []*locker.Lease
 		for i, kind := range kinds {
@@ -279,7 +279,7 @@ func fill(t *testing.T, srv *servertest.Server) {
 // A server that takes no further clients keeps those it has.
 func TestTooManyClientsIsUnavailableNotLocked(t *testing.T) {
 	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
-		c := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond))
+		c := d.client(t, srv.Addr, locker.TTL(renewedTTL))
 		lease := mustTryLock(t, c.Mutex("k"))
 		do(t, srv, "CONFIG", "SET", "maxclients", "1")
 		late := d.client(t, srv.Addr)

@@ -18,6 +18,10 @@ import (
 // with slack for a machine that is busy.
 const pollBound = 2500 * time.Millisecond
 
+// reservationLife is how long the place of a waiter is kept at most after it last
+// asked: twice the longest pause, and two seconds.
+const reservationLife = 4 * time.Second
+
 // I4, and every driver hears what every other one says.
 func TestWakeUpBetweenAllDrivers(t *testing.T) {
 	srv := servertest.Single(t)

@@ -155,7 +155,7 @@ func TestServerRestartedEmptyHolderLearnsAtItsNextRenewal(t *testing.T) {
 // redsync: "SetNXOnExtend resurrects a lock that another held meanwhile".
 func TestARenewalNeverMakesALock(t *testing.T) {
 	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
-		c := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond))
+		c := d.client(t, srv.Addr, locker.TTL(renewedTTL))
 		for what, change := range map[string]struct {
 			command []string
 			want    error
@@ -183,7 +183,7 @@ func TestARenewalNeverMakesALock(t *testing.T) {
 // Two clients contend while the scripts vanish from the server again and again.
 func TestScriptFlushIsNotNoticed(t *testing.T) {
 	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
-		a, b := d.client(t, srv.Addr, locker.TTL(900*time.Millisecond)), d.client(t, srv.Addr)
+		a, b := d.client(t, srv.Addr, locker.TTL(renewedTTL)), d.client(t, srv.Addr)
 		for _, kind := range lockKinds {
 			held := mustTryLock(t, kind.on(a, "held"))
 			var last locker.Token
