@@ -48,32 +48,33 @@ func (m *model) readerWaitsToWrite(c *claim, waits bool) bool {
 
 // serve grants the lock to those whose turn it is. A request about mutexes can grant
 // it to a mutex only, and one about other locks to others; whose turn it is then is
-// told to ask. Who makes the request itself needs no message.
-func (m *model) serve(asking *claim, mutexes bool) {
+// told to ask. Who makes the request itself needs no message, and whose client hears
+// nothing just now is passed over, once. It returns who is first after them.
+func (m *model) serve(asking *claim, mutexes bool) (first *modelPlace) {
 	for _, p := range slices.Clone(m.queue) {
 		c := p.claim
+		asks := (c.mode == modeMutex) != mutexes
+		tells := p.channel != "" && c != asking
 		switch {
 		case m.kind != "" && m.kind != kindOf(c.mode):
-			return
-		case (c.mode == modeMutex) != mutexes:
+			return p
+		case !asks && len(m.inTheWay(c)) > 0:
+			return p
+		case tells && m.counted && !p.passed && !slices.Contains(channelsHeard, p.channel):
+			p.passed = true
+		case asks:
 			m.publish(p, modelMessage{channel: p.channel, claim: c})
-			return
-		case len(m.inTheWay(c)) > 0:
-			return
-		case !m.grant(p, asking):
-			p.passed = true // it is asked once more, the next time
+			return p
+		default:
+			m.grant(p, tells)
 		}
 	}
+	return nil
 }
 
-// grant gives the lock to p for no longer than its reservation lasts. It returns false
-// if p's client certainly hears nothing just now.
-func (m *model) grant(p *modelPlace, asking *claim) bool {
+// grant gives the lock to p for no longer than its reservation lasts.
+func (m *model) grant(p *modelPlace, tells bool) {
 	c := p.claim
-	tells := p.channel != "" && c != asking
-	if tells && m.counted && !p.passed && !slices.Contains(channelsHeard, p.channel) {
-		return false
-	}
 	h := m.hold(c.name)
 	if h == nil {
 		h = &modelHold{id: c.name, label: c.name, mode: c.mode, owner: c.owner, token: m.draw(c, c.mode, nil)}
@@ -83,7 +84,6 @@ func (m *model) grant(p *modelPlace, asking *claim) bool {
 		m.publish(p, modelMessage{channel: p.channel, claim: c, grant: true, seq: p.seq, token: h.token})
 	}
 	m.leave(c.name)
-	return true
 }
 
 // publish notes the message if anybody hears it.

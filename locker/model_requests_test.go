@@ -44,15 +44,15 @@ func (m *model) ask(c *claim, want wanted) modelReply {
 		seq = m.enqueue(c, want, upgrade).seq
 	}
 	// A lease may have run out unnoticed.
-	m.serve(c, c.mode == modeMutex)
+	first := m.serve(c, c.mode == modeMutex)
 	if h := m.hold(c.name); h != nil {
 		return held(h)
 	}
 	if m.kind != "" && m.kind != kindOf(c.mode) {
 		return modelReply{verdict: isForeign + verdict(m.kind)}
 	}
-	// Nobody else wants it, or whoever waits for the mutex was passed over.
-	if m.kind == "" && c.mode == modeMutex || len(m.inTheWay(c)) == 0 && len(m.queue) == 0 {
+	// Nobody else wants it, or whoever waits was passed over.
+	if m.kind == "" && c.mode == modeMutex || len(m.inTheWay(c)) == 0 && first == nil {
 		return held(m.take(c))
 	}
 	reply := modelReply{verdict: isLocked, seq: seq, holders: m.inTheWay(c)}

@@ -105,7 +105,8 @@ func ReadTTL(d time.Duration) Option {
 // Reentrant makes the lock one that its [Owner] can take again while holding it. Each
 // Lock makes a hold of its own, with its own deadline; the lock is free when the last
 // one is unlocked. An owner that holds the lock on this client gets it again
-// without asking the server, while at least half of the TTL is left.
+// without asking the server, while at least half of the TTL is left. Goroutines that
+// share an owner, such as the context of one [Mutex.Do], do not exclude each other.
 //
 // All users of the lock must agree on it: to others the key holds another kind of
 // lock, see [ErrForeign]. A lock without it that is taken again under a context that

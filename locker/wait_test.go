@@ -262,3 +262,27 @@ func TestPlaceThatRanOutIsNotTakenUpAgain(t *testing.T) {
 		assert.NoError(t, err)
 	})
 }
+
+// The last lease has run out unnoticed, and who waits hears nothing and is passed over.
+// The newcomer that finds that out has the lock, whatever its kind.
+func TestNewcomerHasALockWhoseOnlyWaiterIsPassedOver(t *testing.T) {
+	for _, kind := range []Option{Fenced(), Reentrant(), ForWriting(), ForReading()} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			c := f.client(t)
+			m := c.Mutex("k", kind, TTL(time.Second), NoRenewal())
+			_, err := m.Lock(t.Context())
+			require.NoError(t, err)
+			c.link.counts.Store(true)
+			mode := m.mode
+			if mode == modeRead {
+				mode = modeWrite
+			}
+			deaf := &request{name: "k", keys: &m.keys, mode: mode, id: newID(), owner: "deaf", tail: "|", ttl: time.Minute}
+			_, _, err = c.store.acquire(t.Context(), deaf, place{reservation: newID(), channel: "nobody's", life: time.Minute})
+			require.ErrorIs(t, err, ErrLocked)
+			time.Sleep(2 * time.Second)
+			_, err = m.TryLock(t.Context())
+			require.NoError(t, err)
+		})
+	}
+}

@@ -67,8 +67,8 @@ if not blocked and (own or not queued) then
   return take()
 end
 
-local function answer(status, seq)
-  local h = blocked or find(KEYS[1], now) or {text = '', expires = now}
+local function answer(status, seq, first)
+  local h = blocked or find(KEYS[1], now) or {text = '', expires = first and first.expires or now}
   return {status, math.max(math.ceil(h.expires - now), 0), h.text, seq}
 end
 
@@ -103,15 +103,17 @@ if reservation ~= '' then
 end
 -- A hold may have run out unnoticed.
 if queued or not blocked then
-  pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted, id)
+  local first = pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted, id)
   -- That may have made it a lock of another kind.
   reply = mine() or refusal(KEYS[1], mode)
   if reply then
     return reply
   end
   blocked = look(KEYS[1], now, mode, owner)
-  if not blocked and redis.call('EXISTS', KEYS[3]) == 0 then
+  -- That this one itself is first means that memory was short; taking tells.
+  if not blocked and (not first or first.id == id) then
     return take()
   end
+  return answer(0, seq, first)
 end
 return answer(0, seq)

@@ -164,10 +164,10 @@ local function token_for(fence, mode, owner, retention, within)
 end
 
 -- Grants the lock to those whose turn it is: a writer that is alone, or all readers
--- that wait before the next writer.
+-- that wait before the next writer. Returns who is first after them.
 local function pass_on(record, fence, queue, entries, trusted, me)
   local now = now_us() / 1000
-  serve(queue, entries, trusted, me, function(e)
+  return serve(queue, entries, trusted, me, function(e)
     if not kinds[e.mode] then
       -- Of another kind: it has its turn when the key is free.
       if redis.call('EXISTS', record) == 1 then

@@ -84,7 +84,8 @@ end
 -- Grants the lock to those whose turn it is. turn(e) tells whether it is that of the
 -- entry e, or nil if the waiter has to ask. take(e, lease) gives it the lock for so
 -- many ms, no longer than its reservation lasts, and returns the fencing token, or nil
--- if that cannot be done here. me needs no message.
+-- if that cannot be done here. me needs no message. Returns the entry at which it
+-- stopped; nothing if no waiter is left, or only those who were passed over.
 local function serve(queue, entries, trusted, me, turn, take)
   local passed, now = 0, nil
   while true do
@@ -102,7 +103,7 @@ local function serve(queue, entries, trusted, me, turn, take)
       else
         local its = turn(e)
         if its == false then
-          return
+          return e
         elseif deaf(e, trusted, me) then
           redis.pcall('HSET', entries, reservation, 'gl1|1|1|' .. string.sub(e.text, 9))
           passed = passed + 1
@@ -116,7 +117,7 @@ local function serve(queue, entries, trusted, me, turn, take)
             redis.pcall('PUBLISH', e.channel, message)
           end
           if not token then
-            return
+            return e
           end
         end
       end
