@@ -79,20 +79,20 @@ var lockLossCases = []testCase{
 	lockCase("Loss/LateReply", needs{}, func(k *lockKit) {
 		// The reply to a renewal takes long. The deadline counts from the sending,
 		// because the server counts from then or a little later.
-		ttl := 2 * k.times.ttl
+		ttl, late := 2*k.times.ttl, k.times.ttl/8
 		c := k.client()
 		k.warm(c)
 		name := k.key("lock")
 		l := k.take(c.Mutex(name, locker.TTL(ttl)))
 		before := l.Deadline()
-		rule := k.wire.On(wire.Match{Arg: name}, wire.Delay(ttl/8))
+		rule := k.wire.On(wire.Match{Arg: name}, wire.Delay(late))
 		if !k.eventually(ttl, func() bool { return rule.Applied() == 1 }) {
 			k.Fatalf("no renewal was sent within a TTL of %v", ttl)
 		}
 		sent := time.Now()                                           // or before
 		k.wire.On(wire.Match{Arg: name, Times: -1}, wire.CutRequest) // it is the last one
 		if !k.eventually(ttl, func() bool { return l.Deadline().After(before) }) {
-			k.Fatalf("the deadline did not move with a reply that took %v", ttl/8)
+			k.Fatalf("the deadline did not move with a reply that took %v", late)
 		}
 		if d := l.Deadline(); d.After(sent.Add(ttl)) {
 			k.Errorf("after a late reply the deadline is %v after the sending; the TTL is %v", d.Sub(sent), ttl)

@@ -97,10 +97,11 @@ func TestFractionsOfAMillisecondAreNeverSent(t *testing.T) {
 		w, addr := newWire(t, srv.Addr)
 		c := d.client(t, addr, locker.TTL(locker.MinTTL+999*time.Microsecond), locker.NoRenewal())
 		for _, opts := range [][]locker.Option{nil, {locker.Fenced()}} {
-			lease := mustTryLock(t, c.Mutex("k", opts...))
-			left := do(t, srv, "PTTL", "k").(int64)
+			lease, left := mustLock(t, c.Mutex("k", opts...)), int64(0)
+			for left = do(t, srv, "PTTL", "k").(int64); left <= 0; left = do(t, srv, "PTTL", "k").(int64) {
+				lease = mustLock(t, c.Mutex("k", opts...)) // the machine was busy for longer than that
+			}
 			assert.LessOrEqual(t, left, locker.MinTTL.Milliseconds())
-			assert.Greater(t, left, int64(0))
 			assert.Less(t, time.Until(lease.Deadline()), time.Duration(left)*time.Millisecond)
 			_ = lease.Extend(soon(t), locker.MinTTL+time.Microsecond)
 			_ = lease.Unlock(soon(t))
