@@ -102,6 +102,7 @@ type options struct {
 	addr               string
 	username, password string
 	only               []string
+	quorum             int // of so many nodes, or 0
 }
 
 // Server runs the suite on the server at addr, "host:port", instead of miniredis.

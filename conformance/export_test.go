@@ -1,3 +1,5 @@
 package conformance
 
+var NotOnQuorum = notOnQuorum
+
 func init() { emptyPools = false }

@@ -79,6 +79,9 @@ func (k *kit) start() error {
 		return err
 	}
 	k.server = srv
+	if err := srv.addNodes(k.suite, k.o.quorum); err != nil {
+		return err
+	}
 	k.wire = wire.New(srv.dial)
 	k.addr = "127.0.0.1:6379" // never dialed, but parsed by some clients
 	if k.realTime() {

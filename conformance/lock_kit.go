@@ -53,13 +53,16 @@ func lockCase(name string, n needs, run func(*lockKit)) testCase {
 
 // levelCase makes a case of one of the levels at which locks are tested.
 func levelCase(name string, n needs, run func(*lockKit)) testCase {
-	return testCase{name: name, needs: n, run: func(k *kit) {
+	return testCase{name: name, needs: n, lock: true, run: func(k *kit) {
 		lk := &lockKit{kit: k, times: bubbleLockTiming}
 		if k.realTime() {
 			lk.times = realLockTiming
 		}
 		if k.server.memory == nil {
 			k.cleanup(lk.sweep)
+		}
+		if k.o.quorum > 0 {
+			lk.bootstrap()
 		}
 		run(lk)
 	}}
@@ -95,20 +98,24 @@ func (k *lockKit) sweep() {
 // stored returns all keys of this case on the server.
 func (k *lockKit) stored() []string {
 	var keys []string
-	for cursor := "0"; ; {
-		list, _ := k.direct("SCAN", cursor, "MATCH", "*"+k.prefix[len("conformance:"):]+"*", "COUNT", "1000").([]any)
-		if len(list) != 2 {
-			k.Fatalf("SCAN gave %v", list)
-		}
-		found, _ := list[1].([]any)
-		for _, key := range found {
-			keys = append(keys, key.(string))
-		}
-		if cursor, _ = list[0].(string); cursor == "0" {
-			slices.Sort(keys)
-			return slices.Compact(keys)
+	for _, node := range k.server.nodes() {
+		for cursor := "0"; ; {
+			v, err := node.do("SCAN", cursor, "MATCH", "*"+k.prefix[len("conformance:"):]+"*", "COUNT", "1000")
+			list, _ := v.([]any)
+			if len(list) != 2 {
+				k.Fatalf("SCAN gave %v, %v", v, err)
+			}
+			found, _ := list[1].([]any)
+			for _, key := range found {
+				keys = append(keys, key.(string))
+			}
+			if cursor, _ = list[0].(string); cursor == "0" {
+				break
+			}
 		}
 	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // waitEmpty waits until the server has no key of this case except those for
@@ -160,7 +167,7 @@ func (k *lockKit) clientVia(w *wire.Wire, opts ...locker.ClientOption) *locker.C
 }
 
 func (k *lockKit) clientOn(c driver.Connector, opts ...locker.ClientOption) *locker.Client {
-	client, err := locker.New(c, opts...)
+	client, err := k.newClient(c, opts)
 	if err != nil {
 		k.Fatalf("locker.New: %v", err)
 	}

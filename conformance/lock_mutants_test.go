@@ -35,7 +35,7 @@ var lockMutants = slices.Concat(mutexMutants, queueMutants, reentrantMutants, re
 var mutexMutants = []lockMutant{
 	luaMutant("acquire does not know its own id", "acquire", "if value and held_by(value, id) then", "if false then",
 		"Mutex/LostReply/Acquire", "Queue/LostGrantMessage"),
-	luaMutant("acquire forgets what was given up", "acquire", "redis.call('ZSCORE', KEYS[5], id)", "false",
+	luaMutant("acquire forgets what was given up", "acquire", "redis.call('EXISTS', KEYS[5]) == 1", "false",
 		"Mutex/LateRequest/Fenced"),
 	luaMutant("acquire does not arm its own lease again", "acquire", "arm(KEYS[1], ttl)", "",
 		"Mutex/LateGrant"),
@@ -51,7 +51,7 @@ var mutexMutants = []lockMutant{
 		"TTL/EveryKey"),
 	luaMutant("record gets its TTL by a second command", "acquire", ", 'PX', lease)", ")",
 		"TTL/EveryKey"),
-	luaMutant("token does not grow", "acquire", "math.max(last + 1, now_us())", "7",
+	luaMutant("token does not grow", "acquire", "math.max(last + 1, now)", "7",
 		"Fencing/Grows", "Fencing/Refuses"),
 	luaMutant("ids are compared by prefix", "", "string.sub(value, 1, 7 + #id) == 'gl1|m|' .. id .. '|'", "string.sub(value, 1, 6 + #id) == 'gl1|m|' .. id",
 		"Mutex/PrefixOfId"),

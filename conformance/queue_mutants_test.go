@@ -4,7 +4,7 @@ package conformance_test
 var queueMutants = []lockMutant{
 	luaMutant("waiters are told to race", "release", "return e.mode == 'm' or nil", "return nil",
 		"Queue/Newcomer", "Queue/HandOffCost"),
-	luaMutant("newcomers do not see the queue", "acquire", "if not value and redis.call('EXISTS', KEYS[3]) == 1 then", "if false then",
+	luaMutant("newcomers do not see the queue", "acquire", "if ordered and not value and redis.call('EXISTS', KEYS[3]) == 1 then", "if false then",
 		"Queue/Newcomer"),
 	luaMutant("who came last is first", "", "seq = math.max(now, (tonumber(last[2]) or 0) + 1)", "seq = -now",
 		"Queue/Order", "Queue/PollersKeepTheirPlace", "Queue/PassedOver"),

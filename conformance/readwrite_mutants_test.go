@@ -16,7 +16,7 @@ var readWriteMutants = []lockMutant{
 		"ReadWrite/Order"),
 	luaMutant("newcomers pass those who wait", "hold", "if not blocked and (own or not queued) then", "if not blocked then",
 		"ReadWrite/NoStarvation", "ReadWrite/Order"),
-	luaMutant("one waiter is let in at a time", "", "if not token then\n            return", "if true then\n            return",
+	luaMutant("one waiter is let in at a time", "", "          if not token then\n            if e.mode", "          if true then\n            if e.mode",
 		"ReadWrite/WakeTogether"),
 	luaMutant("only the last release wakes", "hold_release", "pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted == '1')", "if not left then pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted == '1') end",
 		"ReadWrite/WriteReleasedWhileReading"),

@@ -26,7 +26,7 @@ var reentrantMutants = []lockMutant{
 		"Reentrant/OwnDeadlines", "ReadWrite/OwnDeadlines"),
 	luaMutant("holds have no TTL", "", "arm(key, math.ceil(expires - now))", "",
 		"Reentrant/TTL/EveryKey", "ReadWrite/TTL/EveryKey"),
-	luaMutant("what is over is forgotten", "", "remember(KEYS[5], id, life)", "",
+	luaMutant("what is over is forgotten", "", "remember(KEYS[5], life)", "",
 		"Reentrant/Duplicated", "Reentrant/GivenUp", "ReadWrite/Duplicated"),
 	luaMutant("taking up leaves the detached hold", "hold_attach", "redis.call('HDEL', KEYS[1], old)", "",
 		"Reentrant/DetachAttach", "ReadWrite/DetachAttach"),

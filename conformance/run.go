@@ -14,6 +14,7 @@ import (
 type testCase struct {
 	name  string
 	needs needs
+	lock  bool // about locks, and not the contract
 	run   func(*kit)
 }
 
@@ -39,7 +40,7 @@ func newSuite(h Harness, opts []Option) *suite {
 func (s *suite) cases() []testCase {
 	var list []testCase
 	for _, c := range allCases() {
-		if s.o.selects(c.name) {
+		if s.o.selects(c.name) && (c.lock || s.o.quorum == 0) {
 			list = append(list, c)
 		}
 	}
@@ -54,7 +55,7 @@ func (s *suite) realTime() bool { return s.o.addr != "" || s.h.TCPOnly }
 func (s *suite) run(t *testing.T, c testCase) Result {
 	start := time.Now()
 	k := newKit(s, c)
-	if why := s.missing(c.needs); why != "" {
+	if why := s.missing(c); why != "" {
 		k.skip = why
 	} else {
 		s.guard(t, k)
@@ -77,8 +78,8 @@ func (s *suite) run(t *testing.T, c testCase) Result {
 	return r
 }
 
-func (s *suite) missing(n needs) string {
-	has := s.h.Capabilities
+func (s *suite) missing(c testCase) string {
+	n, has := c.needs, s.h.Capabilities
 	switch {
 	case n.batcher && !has.Batcher:
 		return "the driver has no Batcher"
@@ -88,6 +89,8 @@ func (s *suite) missing(n needs) string {
 		return "the driver has no Describer"
 	case n.realServer && s.o.addr == "":
 		return "miniredis cannot do this; it runs with the option Server"
+	case s.o.quorum > 0:
+		return s.unfitForQuorum(c.name)
 	}
 	return ""
 }

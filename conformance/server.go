@@ -22,6 +22,7 @@ type server struct {
 	username, password string
 	memory             *miniredis.Miniredis // nil on a real server
 	prefix             string
+	others             []*server // the further nodes of a quorum
 
 	mu   sync.Mutex
 	conn net.Conn
@@ -87,6 +88,9 @@ func (s *server) do(args ...string) (driver.Value, error) {
 }
 
 func (s *server) close(keys []string) {
+	for _, other := range s.others {
+		other.close(keys)
+	}
 	if s.memory == nil && s.conn != nil {
 		for _, key := range keys {
 			_, _ = s.do("DEL", key)
@@ -101,11 +105,18 @@ func (s *server) close(keys []string) {
 }
 
 // direct asks the server itself and ends the case if it does not answer. An
-// error reply is a value.
+// error reply is a value. On a quorum it asks every node, and says what a majority does.
 func (k *kit) direct(args ...string) driver.Value {
-	v, err := k.server.do(args...)
-	if err != nil {
-		k.Fatalf("the suite's own connection: %s: %v", args[0], err)
+	var replies []driver.Value
+	for _, node := range k.server.nodes() {
+		v, err := node.do(args...)
+		if err != nil {
+			k.Fatalf("the suite's own connection: %s: %v", args[0], err)
+		}
+		replies = append(replies, v)
 	}
-	return v
+	if len(replies) == 1 {
+		return replies[0]
+	}
+	return agreed(replies)
 }

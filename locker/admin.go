@@ -60,7 +60,7 @@ func (m *Mutex) admin(ctx context.Context, c call, changes bool) (v driver.Value
 	defer m.client.leave()
 	bounded, cancel := context.WithTimeout(ctx, m.cfg.attemptTimeout)
 	defer cancel()
-	v, err = m.client.link.run(bounded, c)
+	v, err = m.client.deployment.run(bounded, c)
 	switch {
 	case err == nil:
 		return v, nil

@@ -110,10 +110,10 @@ func TestDescribeHiccup(t *testing.T) {
 		defer c.Close()
 		_, err = c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, "0", c.link.trusted())
+		assert.Equal(t, "0", c.store.link.trusted())
 		_, err = c.Mutex("k", WaitTimeout(time.Second)).Lock(t.Context())
 		require.ErrorIs(t, err, ErrWaitTimeout)
-		assert.Equal(t, "1", c.link.trusted(), "the first waiter asks again")
+		assert.Equal(t, "1", c.store.link.trusted(), "the first waiter asks again")
 	})
 }
 

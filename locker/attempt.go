@@ -22,10 +22,12 @@ type attempt struct {
 	apart    bool // its lease is not to be re-entered
 	brief    bool // the first try need not say who holds the lock: another follows
 
-	asked    bool // a request was made
-	scripted bool // one that can be remembered as given up
-	late     bool // a request was not answered: it may have been applied, or may still be
-	queued   bool // an entry may stand in the queue
+	asked    bool  // a request was made
+	scripted bool  // one that can be remembered as given up
+	splits   int   // tries in a row that took a part of a quorum, while others took the rest
+	late     bool  // a request was not answered: it may have been applied, or may still be
+	taken    taken // by this try, at nodes of a quorum
+	queued   bool  // an entry may stand in the queue
 	granted  bool
 	reason   error    // what the last try said
 	slot     *slot    // where this waiter is woken, once it waits
@@ -73,16 +75,32 @@ func (a *attempt) end() {
 			reservation = a.slot.reservation
 		}
 	}
-	if a.granted || !a.late && reservation == "" {
-		return
+	if !a.granted && (a.late || reservation != "") {
+		a.giveUp(reservation)
 	}
-	c, done := a.client.store.giveUpCall(&a.req, reservation, a.remember()), func() {}
+}
+
+// giveUp ends what the requests made so far may have taken, in the background.
+func (a *attempt) giveUp(reservation string) {
+	c, done := a.undo(reservation, a.remember())
+	a.errand(c, a.late, done)
+}
+
+// undo returns the call that ends what was done under the attempt's present id, and what to
+// do when that is over.
+func (a *attempt) undo(reservation string, remember time.Duration) (c call, done func()) {
 	if a.attachID != "" {
-		c, done = unattachCall(&a.req, a.attachID), a.client.attaching.unsure(a.attachID, a.req.id)
+		return unattachCall(&a.req, a.attachID), a.client.attaching.unsure(a.attachID, a.req.id)
 	}
+	return a.client.store.giveUpCall(&a.req, reservation, remember), func() {}
+}
+
+// errand has c made in the background until it gets through. matters tells that without it
+// the lock may stay taken.
+func (a *attempt) errand(c call, matters bool, done func()) {
 	if !a.client.dog.errand(a.req.name, c, time.Now().Add(max(a.req.ttl, 10*time.Second)), done) {
 		done()
-		if a.late {
+		if matters {
 			a.client.missed(a.req.name)
 		}
 	}
@@ -103,7 +121,38 @@ func (a *attempt) remember() time.Duration {
 const resends = 2
 
 // try asks for the lock until there is an answer: the lease, or why not.
+//
+// On a quorum a try without success is given up as a whole, so that others can have
+// the nodes that it has won; the next one has an id of its own. Within a try the id
+// stays, so that the lock is not found taken by an earlier request of the same try.
 func (a *attempt) try(ctx context.Context, p place) (*Lease, error) {
+	lease, err := a.repeat(ctx, p)
+	if err != nil && a.client.quorum != nil {
+		a.countSplit(err)
+		a.endRound(ctx)
+	}
+	return lease, err
+}
+
+// takeUps is how often a lease is tried to be taken up that others take up, too.
+const takeUps = 7
+
+// takeUp takes up a detached lease. On a quorum several takers may each find that the
+// others have taken it, at some of the nodes: they try again at other times.
+func (a *attempt) takeUp(ctx context.Context) (*Lease, error) {
+	for {
+		lease, err := a.try(ctx, place{})
+		if err == nil || !errors.Is(err, ErrTaken) || a.splits == 0 || a.splits == takeUps {
+			return lease, err
+		}
+		if err := a.backOff(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// repeat makes the same request until there is an answer, a few times at most.
+func (a *attempt) repeat(ctx context.Context, p place) (*Lease, error) {
 	for n := 0; ; n++ {
 		if a.slot != nil {
 			a.client.hub.refresh(a.slot)
@@ -159,7 +208,9 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (grant, err
 	a.asked = true
 	g := grant{id: a.req.id, owner: a.owner.name, sent: sent, ttl: a.req.ttl}
 	var err error
-	switch {
+	switch q := a.client.quorum; {
+	case q != nil:
+		return a.ask(ctx, q, p, g)
 	case a.attachID != "":
 		a.scripted = true
 		g.token, g.owner, err = a.client.store.attach(ctx, &a.req, a.attachID, a.client.attaching.last(a.attachID))
@@ -184,10 +235,56 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (grant, err
 	return g, err
 }
 
+// ask makes one request to a quorum. Also where the answer is no, some nodes may have
+// given the lock.
+func (a *attempt) ask(ctx context.Context, q *quorum, p place, g grant) (grant, error) {
+	a.scripted, a.queued = true, a.queued || p.reservation != ""
+	var err error
+	if a.attachID != "" {
+		g.token, g.owner, err = q.attach(ctx, &a.req, a.attachID, a.client.attaching.last(a.attachID), &a.taken)
+		return g, err
+	}
+	g.token, err = q.acquire(ctx, &a.req, p, &a.taken)
+	return g, err
+}
+
+// countSplit notes whether the try has failed because others tried at the same time.
+func (a *attempt) countSplit(err error) {
+	vote, ok := errors.AsType[*QuorumError](err)
+	if ok && a.taken.certain() > 0 && vote.undecided() {
+		a.splits++
+	} else {
+		a.splits = 0
+	}
+}
+
+// endRound ends what a try that failed has taken at nodes of a quorum, so that it does
+// not stand in the way of who waits, us included. The next one has an id of its own.
+// (Within a try it is the same: a node whose reply was lost says "yours".)
+func (a *attempt) endRound(ctx context.Context) {
+	if !a.taken.anywhere() {
+		return
+	}
+	c, done := a.undo("", voidLife(a.req.ttl))
+	a.client.join() // Close lets it become an errand, which it makes itself
+	a.client.quorum.giveUp(ctx, c, a.taken, func(missed bool) {
+		defer a.client.leave()
+		if missed {
+			a.errand(c, true, done)
+		} else {
+			done()
+		}
+	})
+	a.req.id, a.taken, a.late = newID(), taken{}, false
+}
+
 // take makes a grant a lease. It returns none if the client is closed, and false if
 // the lease is over already.
 func (a *attempt) take(g grant) (*Lease, bool) {
 	g.remember = a.remember()
+	if a.client.quorum != nil && a.queued {
+		g.reservation = a.slot.reservation
+	}
 	lease := newLease(a.mutex, g)
 	if lease.tenure.term.left(g.sent.asleepNow()) <= 0 {
 		return lease, false

@@ -31,6 +31,9 @@ type chaos struct {
 	mu    sync.Mutex
 	r     *rand.Rand
 	quiet bool
+	late  time.Duration // at the most; 0 is 1.5 s
+	// alter, if there is one, changes a command on its way, or gives the reply itself.
+	alter func(cmd driver.Command) (driver.Command, driver.Value)
 }
 
 func (x *chaos) roll() (kind int, d1, d2 time.Duration) {
@@ -39,8 +42,13 @@ func (x *chaos) roll() (kind int, d1, d2 time.Duration) {
 	if x.quiet {
 		return 0, 0, 0
 	}
+	late := x.late
+	if late == 0 {
+		late = 1500 * time.Millisecond
+	}
+	ms := int(late.Milliseconds())
 	k := x.r.IntN(10)
-	return k, time.Duration(x.r.IntN(1500)) * time.Millisecond, time.Duration(x.r.IntN(1500)) * time.Millisecond
+	return k, time.Duration(x.r.IntN(ms)) * time.Millisecond, time.Duration(x.r.IntN(ms)) * time.Millisecond
 }
 
 func (x *chaos) Connect(ctx context.Context) (driver.Conn, error) {
@@ -54,6 +62,12 @@ func (x *chaos) Connect(ctx context.Context) (driver.Conn, error) {
 func (c *chaosConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, driver.NotSent(err)
+	}
+	if c.x.alter != nil {
+		var v driver.Value
+		if cmd, v = c.x.alter(cmd); v != nil {
+			return v, nil
+		}
 	}
 	kind, d1, d2 := c.x.roll()
 	type res struct {
@@ -99,17 +113,21 @@ func (c *chaosConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, e
 // two believe in the lock at once, tokens grow, nothing is left, and in the end the
 // lock can be had. CHAOS sets the number of seeds.
 func TestChaos(t *testing.T) {
-	n := 12
-	if s := os.Getenv("CHAOS"); s != "" {
-		n, _ = strconv.Atoi(s)
-	}
-	for seed := range n {
+	for seed := range chaosSeeds(12) {
 		for _, fenced := range []bool{true, false} {
 			t.Run(fmt.Sprint(seed, fenced), func(t *testing.T) {
 				bubble(t, func(t *testing.T, f *fakeDeployment) { chaosRun(t, f, uint64(seed), fenced) })
 			})
 		}
 	}
+}
+
+// chaosSeeds is how many seeds are tried: n, or what CHAOS says.
+func chaosSeeds(n int) int {
+	if s := os.Getenv("CHAOS"); s != "" {
+		n, _ = strconv.Atoi(s)
+	}
+	return n
 }
 
 func chaosRun(t *testing.T, f *fakeDeployment, seed uint64, fenced bool) {

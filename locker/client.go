@@ -17,13 +17,14 @@ import (
 // or a Cluster. It is safe for concurrent use; an application needs one for each
 // deployment.
 type Client struct {
-	link  *link
-	store *store
-	dog   *watchdog
-	hub   *hub
-	cfg   clientConfig
-	ctx   context.Context // ends with Close
-	stop  context.CancelFunc
+	deployment deployment
+	quorum     *quorum // nil on one deployment
+	store      *store
+	dog        *watchdog
+	hub        *hub
+	cfg        clientConfig
+	ctx        context.Context // ends with Close
+	stop       context.CancelFunc
 
 	attaching attaching
 	holdings  holdings
@@ -46,26 +47,63 @@ func New(connector driver.Connector, opts ...ClientOption) (*Client, error) {
 	if connector == nil {
 		return nil, invalid("a nil Connector; use a driver's Wrap function or Open")
 	}
+	cfg, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.quorum != nil {
+		return nil, invalid("a QuorumConfig for one deployment; use NewQuorum")
+	}
+	l := newLink(connector)
+	return newClient(l, &store{link: l, deployment: l}, nil, cfg), nil
+}
+
+// NewQuorum returns a client whose locks are held where a majority of independent
+// servers holds them: an odd number from 3 on, of which a minority may fail. They may
+// be reached through different drivers. Package redlock is the convenient form, and
+// its documentation says what a quorum promises and what not.
+//
+// Like New it does no I/O. That two connectors lead to the same server, or one to a
+// Cluster, shows at the first lock, as [ErrInvalid].
+func NewQuorum(connectors []driver.Connector, opts ...ClientOption) (*Client, error) {
+	cfg, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.quorum == nil {
+		cfg.quorum = &QuorumConfig{}
+	}
+	q, err := newQuorum(connectors, *cfg.quorum)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.checkTTL(max(cfg.lock.ttl, cfg.lock.readTTL)); err != nil {
+		return nil, err
+	}
+	return newClient(q, &store{deployment: q}, q, cfg), nil
+}
+
+func newConfig(opts []ClientOption) (clientConfig, error) {
 	cfg := clientConfig{
 		label: defaultLabel(),
 		lock:  lockConfig{mode: modeMutex, ttl: DefaultTTL, attemptTimeout: DefaultAttemptTimeout, renew: true},
 	}
 	for _, o := range opts {
 		if o == nil {
-			return nil, invalid("a nil ClientOption; leave it out")
+			return cfg, invalid("a nil ClientOption; leave it out")
 		}
 		o.applyClient(&cfg)
 	}
-	if err := cfg.check(); err != nil {
-		return nil, err
-	}
-	l := newLink(connector)
+	return cfg, cfg.check()
+}
+
+func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 	c := &Client{
-		link: l, store: &store{link: l}, dog: newWatchdog(l), hub: newHub(l), cfg: cfg,
+		deployment: d, quorum: q, store: s, dog: newWatchdog(d), hub: newHub(d.links()), cfg: cfg,
 		closed: make(chan struct{}),
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	return c, nil
+	return c
 }
 
 func defaultLabel() string {
@@ -182,7 +220,7 @@ func (c *Client) Close() error {
 	c.finish(c.dog.close())
 	c.settle(time.Second) // an Unlock that was faster than the watchdog's end
 	c.hub.close()
-	c.err = c.link.close()
+	c.err = c.deployment.close()
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,7 +271,7 @@ func (c *Client) say(ctx context.Context, batch []farewell) {
 			calls[i] = f.call
 		}
 		var left []farewell
-		for i, r := range c.link.runBatch(ctx, calls) {
+		for i, r := range c.deployment.runBatch(ctx, calls) {
 			if f := batch[i]; !f.heard(r) {
 				f.unsure = f.unsure || driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
 				left = append(left, f)
@@ -262,7 +300,7 @@ func (c *Client) say(ctx context.Context, batch []farewell) {
 // heard tells whether r ends the farewell.
 func (f farewell) heard(r driver.Result) bool {
 	if f.tenure == nil {
-		return r.Err == nil
+		return r.Err == nil || mostDone(r.Err)
 	}
 	err := r.Err
 	if err == nil {

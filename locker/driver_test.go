@@ -53,9 +53,9 @@ func newDeployment(t *testing.T) *fakeDeployment {
 }
 
 func allScripts() []*script {
-	all := []*script{inspectScript, breakScript}
+	all := []*script{inspectScript, breakScript, bootScript}
 	for _, f := range []family{mutexFamily, holdFamily} {
-		all = append(all, f.acquire, f.renew, f.release, f.giveUp, f.attach, f.unattach)
+		all = append(all, f.acquire, f.renew, f.release, f.giveUp, f.attach, f.unattach, f.fence)
 	}
 	return all
 }

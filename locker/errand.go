@@ -29,6 +29,9 @@ const (
 	// not answer. What is beyond lapses with its TTL.
 	maxErrands  = 4096
 	errandPause = 5 * time.Second
+	// minorityTime is for how long an errand goes on for a minority of a quorum, once
+	// the others have answered: without them nobody is kept out.
+	minorityTime = time.Second
 )
 
 // errand makes c an errand. It returns false if it cannot: the watchdog is closed or
@@ -57,7 +60,7 @@ func (e *errand) due(now time.Time) need {
 		return need{} // its reply says how to go on
 	}
 	e.asked = true
-	return need{DefaultAttemptTimeout, true, e.dog.link.shard(e.call.keys[0])}
+	return need{DefaultAttemptTimeout, true, e.dog.deployment.shard(e.call.keys[0])}
 }
 
 func (e *errand) begin(time.Time, time.Duration) (call, bool) { return e.call, true }
@@ -66,6 +69,9 @@ func (e *errand) reply(_ moment, _ driver.Value, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	next := time.Now().Add(min(10*time.Millisecond<<min(e.tries, 10), errandPause))
+	if limit := time.Now().Add(minorityTime); mostDone(err) && limit.Before(e.until) {
+		e.until = limit
+	}
 	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrClosed) || next.After(e.until) {
 		e.end()
 		return

@@ -69,6 +69,7 @@ func invalid(problem string) error {
 type LockedError struct {
 	Name   string // as given to Mutex
 	Holder Holder
+	by     string // whose record or hold it is, to tell holders apart
 }
 
 func (e *LockedError) Error() string {
@@ -230,7 +231,7 @@ func transient(err error) bool {
 // requestError puts a driver's error into the terms of this package.
 func requestError(err error) error {
 	switch {
-	case err == nil, errors.Is(err, ErrClosed):
+	case err == nil, errors.Is(err, ErrClosed), errors.Is(err, ErrUnavailable):
 		return err
 	case errors.Is(err, driver.ErrClosed):
 		return fmt.Errorf("%w: its connection was closed", ErrClosed)

@@ -38,7 +38,7 @@ func TestHoldsOfAllReleases(t *testing.T) {
 			s, err := c.Inspect(t.Context(), "k")
 			require.NoError(t, err)
 			assert.Equal(t, []Holder{want}, s.Holders, line)
-			v, err := c.link.run(t.Context(), c.store.releaseCall(c.Mutex("k", ForReading()), goldenID(1), 0))
+			v, err := c.store.link.run(t.Context(), c.store.releaseCall(c.Mutex("k", ForReading()), goldenID(1), "", 0))
 			require.NoError(t, err)
 			assert.Equal(t, int64(1), v, line)
 			assert.False(t, f.Exists("k"))
@@ -53,7 +53,7 @@ func TestWhatThisReleaseStores(t *testing.T) {
 	want := goldenLines(t, "testdata/state.golden")
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		p := &goldenPlay{fakeDeployment: f, client: f.client(t, Label("host:17"))}
-		p.client.link.counts.Store(true)
+		p.client.store.link.counts.Store(true)
 		messages := f.NewSubscriber()
 		defer messages.Close()
 		messages.Subscribe("channel")
@@ -128,7 +128,7 @@ func (p *goldenPlay) end(t *testing.T, name string, n int) {
 	if name == "m" {
 		mode = Fenced()
 	}
-	_, err := p.client.link.run(t.Context(), p.client.store.releaseCall(p.client.Mutex(name, mode), goldenID(n), time.Minute))
+	_, err := p.client.store.link.run(t.Context(), p.client.store.releaseCall(p.client.Mutex(name, mode), goldenID(n), "", time.Minute))
 	require.NoError(t, err)
 }
 
@@ -136,7 +136,13 @@ func (p *goldenPlay) end(t *testing.T, name string, n int) {
 func (p *goldenPlay) note(what, name string) {
 	p.lines = append(p.lines, "# "+what)
 	m := p.client.Mutex(name)
-	for _, key := range m.keys.all() {
+	keys := []string{m.keys.record, m.keys.fence, m.keys.queue, m.keys.entries}
+	for _, key := range p.Keys() {
+		if strings.HasPrefix(key, m.keys.over("")) {
+			keys = append(keys, key)
+		}
+	}
+	for _, key := range keys {
 		var fields []string
 		switch p.Type(key) {
 		case "string":

@@ -12,16 +12,18 @@ import (
 
 // A hub hears for all waiters of a client that a lock was granted or is free. It has
 // one subscription with one channel, opened when the first waiter comes, and wakes
-// the waiter whose reservation a message names.
+// the waiter whose reservation a message names. On a quorum it has one for each node,
+// and any of them may tell.
 type hub struct {
-	link    *link
+	links   []*link
 	channel string
 
 	mu       sync.Mutex
 	slots    map[string]*slot
 	running  bool
 	settled  chan struct{} // closed once it is known whether messages arrive
-	isUp     bool
+	untried  int           // links of which that is not known
+	up       int           // links on which they do
 	isClosed bool
 
 	ctx  context.Context
@@ -73,10 +75,10 @@ const (
 	resubscribeLimit = time.Minute
 )
 
-func newHub(l *link) *hub {
+func newHub(links []*link) *hub {
 	ctx, stop := context.WithCancel(context.Background())
 	return &hub{
-		link: l, channel: sidePrefix + "c:" + newID(),
+		links: links, untried: len(links), channel: sidePrefix + "c:" + newID(),
 		slots: map[string]*slot{}, settled: make(chan struct{}),
 		ctx: ctx, stop: stop,
 	}
@@ -89,7 +91,9 @@ func (h *hub) join() *slot {
 	h.slots[s.reservation] = s
 	if !h.running && !h.isClosed {
 		h.running = true
-		h.wg.Go(h.run)
+		for _, l := range h.links {
+			h.wg.Go(func() { h.run(l) })
+		}
 	}
 	return s
 }
@@ -118,7 +122,7 @@ func (h *hub) refresh(s *slot) {
 func (h *hub) listens() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.isUp
+	return h.up > 0
 }
 
 // ready waits a little until it is known whether messages arrive, and tells.
@@ -141,17 +145,22 @@ func (h *hub) close() {
 	h.wg.Wait()
 }
 
-func (h *hub) run() {
+func (h *hub) run(l *link) {
 	pause := resubscribePause
-	for {
-		sub, err := h.subscribe()
+	for first := true; ; first = false {
+		sub, err := h.subscribe(l)
 		if err == nil {
 			pause = resubscribePause
 			h.set(true)
+		}
+		if first {
+			h.tried()
+		}
+		if err == nil {
 			h.listen(sub)
 			sub.Close()
+			h.set(false)
 		}
-		h.set(false)
 		if errors.Is(err, driver.ErrUnsupported) {
 			return
 		}
@@ -166,14 +175,14 @@ func (h *hub) run() {
 	}
 }
 
-func (h *hub) subscribe() (driver.Subscription, error) {
+func (h *hub) subscribe(l *link) (driver.Subscription, error) {
 	ctx, cancel := context.WithTimeout(h.ctx, subscribeTime)
 	defer cancel()
-	conn, err := h.link.get(ctx)
+	conn, err := l.get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h.link.describe(ctx, conn)
+	l.describe(ctx, conn)
 	subscriber, ok := conn.(driver.Subscriber)
 	if !ok {
 		return nil, driver.ErrUnsupported
@@ -223,15 +232,33 @@ func (h *hub) wakeAll() {
 	}
 }
 
-// set notes whether messages arrive. When they begin to, everybody who polled until
-// now has to try once more, to be entered as listening.
-func (h *hub) set(up bool) {
+// tried notes that the first attempt to listen on a link is over.
+func (h *hub) tried() {
 	h.mu.Lock()
-	h.isUp = up
+	defer h.mu.Unlock()
+	if h.untried--; h.untried == 0 {
+		h.settle()
+	}
+}
+
+// settle needs mu.
+func (h *hub) settle() {
 	select {
 	case <-h.settled:
 	default:
 		close(h.settled)
+	}
+}
+
+// set notes whether messages arrive on a link. When the first begin to, everybody who
+// polled until now has to try once more, to be entered as listening.
+func (h *hub) set(up bool) {
+	h.mu.Lock()
+	if up {
+		h.up++
+		h.settle()
+	} else {
+		h.up--
 	}
 	h.mu.Unlock()
 	if up {

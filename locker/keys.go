@@ -12,6 +12,9 @@ import (
 // may be named so; therefore no name can collide with them.
 const sidePrefix = "__golocker:"
 
+// markerKey tells that a node of a quorum has kept its data.
+const markerKey = sidePrefix + "n"
+
 // maxName bounds a lock's name with its prefix, in bytes.
 const maxName = 1024
 
@@ -21,7 +24,7 @@ type keys struct {
 	fence   string // the last fencing token
 	queue   string // reservations of waiters, in order of arrival
 	entries string // reservation → entry
-	void    string // ids of attempts that were given up
+	void    string // begins the keys of ids that are over
 }
 
 func newKeys(record string) keys {
@@ -32,8 +35,14 @@ func newKeys(record string) keys {
 	return keys{record: record, fence: all[:n], queue: all[n : 2*n], entries: all[2*n : 3*n], void: all[3*n:]}
 }
 
-// all returns them in the order in which the scripts that need all expect them.
-func (k *keys) all() []string { return []string{k.record, k.fence, k.queue, k.entries, k.void} }
+// over is the key that stands while an id is remembered as over.
+func (k *keys) over(id string) string { return k.void + ":" + id }
+
+// all returns them, for an id, in the order in which the scripts that need all expect
+// them.
+func (k *keys) all(id string) []string {
+	return []string{k.record, k.fence, k.queue, k.entries, k.over(id)}
+}
 
 // slotTag returns a hash tag that leads to key's own slot. That is the tag that
 // key has, or the whole key. A key that has none but holds a brace which would

@@ -10,7 +10,7 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-func sideKeys(k keys) []string { return []string{k.fence, k.queue, k.entries, k.void} }
+func sideKeys(k keys) []string { return []string{k.fence, k.queue, k.entries, k.over("0f")} }
 
 func TestSideKeysShareTheSlot(t *testing.T) {
 	for _, name := range []string{
@@ -51,6 +51,8 @@ func TestSlotTagsAreFixed(t *testing.T) {
 	assert.Equal(t, "__golocker:f:{1}:order:{1}", newKeys("order:{1}").fence)
 	assert.Equal(t, "__golocker:w:{20658}:a}b", newKeys("a}b").entries)
 	assert.Equal(t, "__golocker:v:{42430}:{}", newKeys("{}").void)
+	ofK := newKeys("k")
+	assert.Equal(t, "__golocker:v:{k}:k:0f", ofK.over("0f"))
 	longest := 0
 	for _, tag := range slotTags() {
 		longest = max(longest, len(tag))

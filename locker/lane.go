@@ -124,7 +124,7 @@ func (w *watchdog) send(batch []*job) {
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	silent := true
-	for i, r := range w.link.runBatch(ctx, calls) {
+	for i, r := range w.deployment.runBatch(ctx, calls) {
 		silent = silent && r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
 		sent[i].reply(sending, r.Value, r.Err)
 	}

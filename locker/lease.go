@@ -135,6 +135,11 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	}
 	ttl = ttl.Truncate(time.Millisecond)
 	t := l.tenure
+	if q := t.client.quorum; q != nil {
+		if err := q.checkTTL(ttl); err != nil {
+			return err
+		}
+	}
 	t.client.join()
 	defer t.client.leave()
 	var failures []error // the last one, and ErrUnknown from when it applies

@@ -79,6 +79,10 @@ func (l *link) describe(ctx context.Context, conn driver.Conn) {
 	}
 }
 
+func (l *link) contacted() bool { return l.answered.Load() }
+
+func (l *link) links() []*link { return []*link{l} }
+
 // shard returns the part of the deployment where key is.
 func (l *link) shard(key string) int {
 	if !l.cluster.Load() {
@@ -115,6 +119,10 @@ func (l *link) do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 }
 
 func (l *link) doBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
+	if len(cmds) == 1 {
+		v, err := l.do(ctx, cmds[0])
+		return []driver.Result{{Value: v, Err: err}}
+	}
 	conn, err := l.get(ctx)
 	if err != nil {
 		results := make([]driver.Result, len(cmds))

@@ -8,15 +8,15 @@ import (
 // set is the native SET NX.
 func (m *model) set(c *claim) modelReply {
 	if m.kind != "" {
-		return modelReply{verdict: isLocked}
+		return modelReply{finding: isLocked}
 	}
 	m.take(c)
-	return modelReply{verdict: isHeld}
+	return modelReply{finding: isHeld}
 }
 
 func (m *model) ask(c *claim, want wanted) modelReply {
 	if m.kind != "" && m.kind != kindOf(c.mode) {
-		return modelReply{verdict: isForeign + verdict(m.kind)}
+		return modelReply{finding: isForeign + finding(m.kind)}
 	}
 	waits := want.life > 0
 	held := func(h *modelHold) modelReply {
@@ -24,12 +24,12 @@ func (m *model) ask(c *claim, want wanted) modelReply {
 		if waits {
 			m.leave(c.name)
 		}
-		return modelReply{verdict: isHeld, token: h.token}
+		return modelReply{finding: isHeld, token: h.token}
 	}
 	if h := m.hold(c.name); h != nil {
 		return held(h)
 	} else if m.over[c.name] {
-		return modelReply{verdict: isVoid}
+		return modelReply{finding: isVoid}
 	}
 	blocked := len(m.inTheWay(c)) > 0
 	if !blocked && (m.owns(c) || len(m.queue) == 0) {
@@ -37,7 +37,7 @@ func (m *model) ask(c *claim, want wanted) modelReply {
 	}
 	upgrade := blocked && c.mode == modeWrite && m.owns(c, modeRead)
 	if upgrade && m.readerWaitsToWrite(c, waits) {
-		return modelReply{verdict: isDeadlock}
+		return modelReply{finding: isDeadlock}
 	}
 	var seq int
 	if waits {
@@ -49,13 +49,13 @@ func (m *model) ask(c *claim, want wanted) modelReply {
 		return held(h)
 	}
 	if m.kind != "" && m.kind != kindOf(c.mode) {
-		return modelReply{verdict: isForeign + verdict(m.kind)}
+		return modelReply{finding: isForeign + finding(m.kind)}
 	}
 	// Nobody else wants it, or whoever waits was passed over.
 	if m.kind == "" && c.mode == modeMutex || len(m.inTheWay(c)) == 0 && first == nil {
 		return held(m.take(c))
 	}
-	reply := modelReply{verdict: isLocked, seq: seq, holders: m.inTheWay(c)}
+	reply := modelReply{finding: isLocked, seq: seq, holders: m.inTheWay(c)}
 	if len(reply.holders) == 0 {
 		reply.holders = slices.Clone(m.holds)
 	}
@@ -65,14 +65,14 @@ func (m *model) ask(c *claim, want wanted) modelReply {
 func (m *model) renew(c *claim, ttl time.Duration) modelReply {
 	h := m.hold(c.name)
 	if h == nil {
-		return modelReply{verdict: m.lost(c)}
+		return modelReply{finding: m.lost(c)}
 	}
 	m.lengthen(h, m.now+ttl, ttl)
-	return modelReply{verdict: isDone}
+	return modelReply{finding: isDone}
 }
 
 // lost tells what has become of a lock that c does not hold.
-func (m *model) lost(c *claim) verdict {
+func (m *model) lost(c *claim) finding {
 	mutex := kindOf(modeMutex)
 	if len(m.holds) > 0 || c.mode == modeMutex && m.kind != "" && m.kind != mutex {
 		return isTaken
@@ -90,7 +90,7 @@ func (m *model) giveUp(c *claim, remember time.Duration, queued bool) modelReply
 	}
 	reply := m.letGo(c, remember)
 	if c.mode == modeMutex {
-		reply.verdict = isDone
+		reply.finding = isDone
 	}
 	return reply
 }
@@ -101,14 +101,14 @@ func (m *model) letGo(c *claim, remember time.Duration) modelReply {
 	}
 	mutex := c.mode == modeMutex
 	h := m.hold(c.name)
-	reply := modelReply{verdict: isDone}
+	reply := modelReply{finding: isDone}
 	switch {
 	case h != nil:
 		m.end(h)
 	case m.kind != "" && mutex != (m.kind == kindOf(modeMutex)), m.kind != "" && mutex:
-		return modelReply{verdict: isTaken}
+		return modelReply{finding: isTaken}
 	default:
-		reply.verdict = m.lost(c)
+		reply.finding = m.lost(c)
 		if len(m.holds) == 0 {
 			m.kind = ""
 		}
@@ -120,13 +120,13 @@ func (m *model) letGo(c *claim, remember time.Duration) modelReply {
 // attach takes up what was detached as one of ids: it becomes c's.
 func (m *model) attach(c *claim, ids ...*claim) modelReply {
 	if m.kind == "" {
-		return modelReply{verdict: isAbsent}
+		return modelReply{finding: isAbsent}
 	} else if m.kind != kindOf(c.mode) {
-		return modelReply{verdict: isForeign + verdict(m.kind)}
+		return modelReply{finding: isForeign + finding(m.kind)}
 	}
 	if h := m.hold(c.name); h != nil {
 		m.lengthen(h, m.now+c.ttl, c.ttl)
-		return modelReply{verdict: isHeld, token: h.token}
+		return modelReply{finding: isHeld, token: h.token}
 	}
 	for _, old := range ids {
 		if old == nil {
@@ -137,7 +137,7 @@ func (m *model) attach(c *claim, ids ...*claim) modelReply {
 			continue
 		}
 		if h.mode != c.mode || m.over[c.name] {
-			return modelReply{verdict: isTaken}
+			return modelReply{finding: isTaken}
 		}
 		fenced := *c
 		fenced.fenced = c.fenced || h.token != 0
@@ -145,9 +145,9 @@ func (m *model) attach(c *claim, ids ...*claim) modelReply {
 		m.begin(&modelHold{id: c.name, label: c.name, mode: h.mode, owner: h.owner, longest: h.longest, token: token}, m.now+c.ttl, c.ttl)
 		m.end(h)
 		m.over[old.name] = true
-		return modelReply{verdict: isHeld, token: token}
+		return modelReply{finding: isHeld, token: token}
 	}
-	return modelReply{verdict: m.lost(c)}
+	return modelReply{finding: m.lost(c)}
 }
 
 // unattach gives back what c may have taken up from old.
@@ -157,17 +157,17 @@ func (m *model) unattach(c, old *claim) modelReply {
 		h.id = old.name
 		m.lengthen(h, m.now+h.longest, h.longest)
 	}
-	return modelReply{verdict: isDone}
+	return modelReply{finding: isDone}
 }
 
 // force ends all holds. Who waits first is told to ask.
 func (m *model) force() modelReply {
 	if m.kind == "" {
-		return modelReply{verdict: isAbsent}
+		return modelReply{finding: isAbsent}
 	}
-	reply := modelReply{verdict: isBroken, holders: m.holds}
+	reply := modelReply{finding: isBroken, holders: m.holds}
 	if len(m.holds) == 0 {
-		reply.verdict = isAbsent
+		reply.finding = isAbsent
 	}
 	m.holds, m.kind = nil, ""
 	if len(m.queue) > 0 {

@@ -52,24 +52,24 @@ type modelMessage struct {
 	token   int
 }
 
-// A verdict is the answer to a request, without its details.
-type verdict string
+// A finding is the answer to a request, without its details.
+type finding string
 
 const (
-	isHeld     verdict = "held"
-	isLocked   verdict = "locked"
-	isVoid     verdict = "given up before"
-	isDeadlock verdict = "deadlock"
-	isForeign  verdict = "foreign: "
-	isDone     verdict = "done"
-	isAbsent   verdict = "absent"
-	isTaken    verdict = "somebody else's"
-	isBroken   verdict = "broken"
+	isHeld     finding = "held"
+	isLocked   finding = "locked"
+	isVoid     finding = "given up before"
+	isDeadlock finding = "deadlock"
+	isForeign  finding = "foreign: "
+	isDone     finding = "done"
+	isAbsent   finding = "absent"
+	isTaken    finding = "somebody else's"
+	isBroken   finding = "broken"
 )
 
 // A modelReply is what a request must be answered.
 type modelReply struct {
-	verdict verdict
+	finding finding
 	token   int
 	seq     int // the place in the queue, 0 for none
 	// holders are the holds in the way, of which the reply names one; or, of a

@@ -57,6 +57,9 @@ func (m *Mutex) finish() *Mutex {
 	case m.problem == nil:
 		m.problem = checkName(key)
 	}
+	if q := c.quorum; m.problem == nil && q != nil {
+		m.problem = q.checkTTL(max(m.cfg.ttl, m.cfg.readTTL))
+	}
 	if m.problem != nil {
 		return m
 	}
@@ -121,7 +124,7 @@ func (m *Mutex) Attach(ctx context.Context, id string) (*Lease, error) {
 	}
 	defer a.end()
 	a.attachID = id
-	lease, err := a.try(ctx, place{})
+	lease, err := a.takeUp(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("locker: attach %q: %w", m.name, a.explain(ctx, err))
 	}

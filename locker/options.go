@@ -47,6 +47,7 @@ type clientOption func(*clientConfig)
 func (o clientOption) applyClient(c *clientConfig) { o(c) }
 
 type clientConfig struct {
+	quorum *QuorumConfig
 	prefix string
 	label  string
 	lock   lockConfig

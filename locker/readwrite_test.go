@@ -441,7 +441,7 @@ func TestGrantToWhoHoldsAlreadyChangesNothing(t *testing.T) {
 		time.Sleep(2 * time.Second) // the other one has run out unnoticed
 		token := ask(w, place{})
 		require.NotZero(t, token)
-		_, err := c.link.run(t.Context(), c.store.releaseCall(write, newID(), 0))
+		_, err := c.store.link.run(t.Context(), c.store.releaseCall(write, newID(), "", 0))
 		require.NoError(t, err)
 		h, ok := parseHold(f.HGet("k", w.id), time.Now().UnixMilli())
 		require.True(t, ok)
@@ -467,5 +467,21 @@ func TestDeadlockIsSeenBehindAnAbandonedUpgrade(t *testing.T) {
 		require.ErrorIs(t, ask(modeWrite, "job", 5*time.Millisecond), ErrLocked)
 		time.Sleep(10 * time.Millisecond)
 		assert.ErrorIs(t, ask(modeWrite, "other", time.Second), ErrDeadlock)
+	})
+}
+
+// Readers have the token of the last writer, though somebody has taken the lock for a mutex
+// meanwhile.
+func TestMutexDrawsNoTokenOfALockWithOwners(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, write := f.sides(t, Fenced())
+		writer, err := write.Lock(t.Context())
+		require.NoError(t, err)
+		_, err = f.client(t).Mutex("k", Fenced()).TryLock(t.Context())
+		require.ErrorIs(t, err, ErrForeign)
+		require.NoError(t, writer.Unlock(t.Context()))
+		reader, err := read.Lock(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, writer.Token(), reader.Token())
 	})
 }

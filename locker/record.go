@@ -19,6 +19,13 @@ func record(id string, ttl time.Duration, tail string) string {
 	return recordPrefix + id + "|0|" + strconv.FormatInt(ttl.Milliseconds(), 10) + "|" + tail
 }
 
+// recordID tells records apart: by the id of the lease, however the rest differs between
+// the nodes of a quorum.
+func recordID(value string) string {
+	id, _, _ := strings.Cut(strings.TrimPrefix(value, recordPrefix), "|")
+	return id
+}
+
 // A Holder describes who holds a lock, as far as the server knows.
 type Holder struct {
 	// Mode is how the lock is held.

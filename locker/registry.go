@@ -49,6 +49,16 @@ func Drivers() []string {
 // contain the DSN. Close the client when it is no longer needed; that closes its
 // connections too.
 func Open(driverName, dsn string, opts ...ClientOption) (*Client, error) {
+	connector, err := OpenConnector(driverName, dsn)
+	if err != nil {
+		return nil, err
+	}
+	return New(connector, opts...)
+}
+
+// OpenConnector is the part of [Open] that makes the connector, for those who need
+// several, as for [NewQuorum].
+func OpenConnector(driverName, dsn string) (driver.Connector, error) {
 	registry.RLock()
 	d, ok := registry.drivers[driverName]
 	registry.RUnlock()
@@ -67,5 +77,5 @@ func Open(driverName, dsn string, opts ...ClientOption) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locker: open %s: %w", driverName, err)
 	}
-	return New(connector, opts...)
+	return connector, nil
 }

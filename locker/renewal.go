@@ -41,7 +41,7 @@ func (t *tenure) due(now time.Time) (renewal need) {
 		t.renewAt = time.Time{}
 		// Half of what is left, so that a reply that is lost can be made up for.
 		patience := min(t.mutex.attempt, t.lastDeadline().Sub(now)/2)
-		renewal = need{max(patience, 20*time.Millisecond), t.lastErr != nil, t.client.link.shard(t.mutex.keys.record)}
+		renewal = need{max(patience, 20*time.Millisecond), t.lastErr != nil, t.client.deployment.shard(t.mutex.keys.record)}
 	}
 	t.plan()
 	return renewal
@@ -94,7 +94,11 @@ func (t *tenure) begin(now time.Time, patience time.Duration) (call, bool) {
 }
 
 func (t *tenure) renewCall(ttl time.Duration) call {
-	return renewCall(t.mutex, t.id, ttl, t.mutex.cfg.fenced || t.token != 0)
+	var agreed Token
+	if t.mutex.client.quorum != nil {
+		agreed = t.token
+	}
+	return renewCall(t.mutex, t.id, ttl, t.mutex.cfg.fenced || t.token != 0, agreed)
 }
 
 // reply implements task. An error is no loss: the renewal is tried again until the

@@ -12,11 +12,11 @@ import (
 )
 
 // compare returns in what the answer is not the reply foretold.
-func (r *replay) compare(want modelReply, got answer) error {
-	if want.verdict != got.verdict {
-		return fmt.Errorf("expected: %s%s\ngiven:    %v", want.verdict, names(want.holders), got)
+func (r *replay) compare(want modelReply, got serverReply) error {
+	if want.finding != got.finding {
+		return fmt.Errorf("expected: %s%s\ngiven:    %v", want.finding, names(want.holders), got)
 	}
-	switch want.verdict {
+	switch want.finding {
 	case isHeld:
 		return r.compareToken(want.token, got.token)
 	case isLocked:
@@ -133,7 +133,13 @@ func (r *replay) compareMessage(want modelMessage, got driver.Message) error {
 // checkState holds what stands on the server against the model.
 func (r *replay) checkState(ctx context.Context) error {
 	var left int64
-	for _, key := range r.keys.all() {
+	keys := []string{r.keys.record, r.keys.fence, r.keys.queue, r.keys.entries}
+	for _, claims := range r.crew.claims {
+		for _, c := range claims {
+			keys = append(keys, r.keys.over(c.id()))
+		}
+	}
+	for _, key := range keys {
 		ttl, err := query[int64](ctx, r, "PTTL", key)
 		if err != nil {
 			return err

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// An answer is what the server has replied.
-type answer struct {
-	verdict verdict
+// A serverReply is what the server has replied.
+type serverReply struct {
+	finding finding
 	token   Token
 	owner   string
 	seq     string
 	holders []Holder
 }
 
-func (a answer) String() string {
-	s := string(a.verdict)
-	if a.verdict == isHeld && a.token != 0 {
+func (a serverReply) String() string {
+	s := string(a.finding)
+	if a.finding == isHeld && a.token != 0 {
 		s += fmt.Sprintf(", token %d", a.token)
 	}
 	for _, h := range a.holders {
@@ -54,14 +54,14 @@ func (r *replay) expect(s *sending) modelReply {
 }
 
 // send asks the server.
-func (r *replay) send(ctx context.Context, s *sending) (answer, error) {
+func (r *replay) send(ctx context.Context, s *sending) (serverReply, error) {
 	if s.verb == force {
 		holders, err := r.client.ForceRelease(ctx, r.name)
-		return answerOf(isBroken, answer{holders: holders}, err)
+		return answerOf(isBroken, serverReply{holders: holders}, err)
 	}
 	c, store := s.claim, r.client.store
 	req := r.request(c)
-	var a answer
+	var a serverReply
 	var err error
 	switch s.verb {
 	case ask:
@@ -69,7 +69,7 @@ func (r *replay) send(ctx context.Context, s *sending) (answer, error) {
 	case set:
 		var ok bool
 		if ok, err = store.set(ctx, req); !ok && err == nil {
-			return answer{verdict: isLocked}, nil
+			return serverReply{finding: isLocked}, nil
 		}
 	case attach:
 		unsure := ""
@@ -78,11 +78,11 @@ func (r *replay) send(ctx context.Context, s *sending) (answer, error) {
 		}
 		a.token, a.owner, err = store.attach(ctx, req, c.from.id(), unsure)
 	default:
-		v, err := r.client.link.run(ctx, r.call(s, req))
+		v, err := r.client.store.link.run(ctx, r.call(s, req))
 		if err != nil {
-			return answer{}, err
+			return serverReply{}, err
 		}
-		return answerOf(isDone, answer{}, heldReply(v))
+		return answerOf(isDone, serverReply{}, heldReply(v))
 	}
 	return answerOf(isHeld, a, err)
 }
@@ -92,11 +92,11 @@ func (r *replay) call(s *sending, req *request) call {
 	m := &Mutex{mode: c.mode, keys: r.keys}
 	switch {
 	case s.verb == renew:
-		return renewCall(m, c.id(), s.ttl, s.fenced)
+		return renewCall(m, c.id(), s.ttl, s.fenced, 0)
 	case s.verb == unattach:
 		return unattachCall(req, c.from.id())
 	case s.release:
-		return r.client.store.releaseCall(m, c.id(), s.remember)
+		return r.client.store.releaseCall(m, c.id(), "", s.remember)
 	case s.queued:
 		return r.client.store.giveUpCall(req, c.reservation(), s.remember)
 	}
@@ -122,24 +122,24 @@ func (r *replay) place(c *claim, w wanted) place {
 }
 
 // answerOf reads err as what the server said about the lock; or it is what went wrong.
-func answerOf(ok verdict, a answer, err error) (answer, error) {
+func answerOf(ok finding, a serverReply, err error) (serverReply, error) {
 	locked, isLockedError := errors.AsType[*LockedError](err)
 	foreign, isForeignError := errors.AsType[*ForeignError](err)
 	switch {
 	case err == nil:
-		a.verdict = ok
+		a.finding = ok
 	case isLockedError:
-		a.verdict, a.holders = isLocked, []Holder{locked.Holder}
+		a.finding, a.holders = isLocked, []Holder{locked.Holder}
 	case isForeignError:
-		a.verdict = isForeign + verdict(foreign.Type)
+		a.finding = isForeign + finding(foreign.Type)
 	case errors.Is(err, errVoid):
-		a.verdict = isVoid
+		a.finding = isVoid
 	case errors.Is(err, ErrDeadlock):
-		a.verdict = isDeadlock
+		a.finding = isDeadlock
 	case errors.Is(err, ErrAbsent):
-		a.verdict = isAbsent
+		a.finding = isAbsent
 	case errors.Is(err, ErrTaken):
-		a.verdict = isTaken
+		a.finding = isTaken
 	default:
 		return a, err
 	}

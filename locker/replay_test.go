@@ -38,7 +38,7 @@ func newReplay(ctx context.Context, f *fakeDeployment, name string, slack time.D
 	if err != nil {
 		return nil, err
 	}
-	conn, err := client.link.get(ctx)
+	conn, err := client.store.link.get(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (r *replay) close() {
 func (r *replay) run(ctx context.Context, h history) error {
 	r.crew = crew{modes: h.modes}
 	r.model = model{counted: h.counted, over: map[string]bool{}}
-	r.client.link.counts.Store(h.counted)
+	r.client.store.link.counts.Store(h.counted)
 	r.begun = time.Now()
 	at := time.Duration(0)
 	for _, d := range h.doings {
@@ -146,7 +146,7 @@ func (r *replay) step(ctx context.Context, at time.Duration, s *sending, again b
 
 // learn tells the workers what they hold, by replies and messages.
 func (r *replay) learn(s *sending, want modelReply, again bool) {
-	if want.verdict == isHeld && !again {
+	if want.finding == isHeld && !again {
 		s.claim.believed = true
 	}
 	for _, m := range r.model.published {

@@ -22,10 +22,14 @@ var (
 	luaMutex string
 	//go:embed lua/handover.lua
 	luaHandOver string
+	//go:embed lua/acquire_free.lua
+	luaAcquireFree string
 	//go:embed lua/acquire.lua
 	luaAcquire string
 	//go:embed lua/renew.lua
 	luaRenew string
+	//go:embed lua/release_held.lua
+	luaReleaseHeld string
 	//go:embed lua/release.lua
 	luaRelease string
 	//go:embed lua/giveup.lua
@@ -52,6 +56,13 @@ var (
 	//go:embed lua/hold_unattach.lua
 	luaHoldUnattach string
 
+	//go:embed lua/fence.lua
+	luaFence string
+	//go:embed lua/hold_fence.lua
+	luaHoldFence string
+	//go:embed lua/bootstrap.lua
+	luaBootstrap string
+
 	//go:embed lua/inspect.lua
 	luaInspect string
 	//go:embed lua/break.lua
@@ -61,40 +72,50 @@ var (
 // A family is the scripts that take and keep locks of one kind of record. Each
 // answers in the same way in both.
 type family struct {
-	acquire, renew, release, giveUp, attach, unattach *script
+	acquire, renew, release, giveUp, attach, unattach, fence *script
 }
 
 var (
 	mutexFamily = family{
-		acquire:  newScript(luaBase, luaQueue, luaMutex, luaHandOver, luaAcquire),
-		renew:    newScript(luaBase, luaMutex, luaRenew),
-		release:  newScript(luaBase, luaQueue, luaMutex, luaHandOver, luaRelease),
+		acquire:  newScript(luaAcquireFree, luaBase, luaQueue, luaMutex, luaHandOver, luaAcquire),
+		renew:    newScript(luaBase, luaMutex, luaRenew).decidedBy(heldVerdict),
+		release:  newScript(luaReleaseHeld, luaBase, luaQueue, luaMutex, luaHandOver, luaRelease).decidedBy(heldVerdict),
 		giveUp:   newScript(luaBase, luaQueue, luaMutex, luaHandOver, luaGiveUp),
 		attach:   newScript(luaBase, luaMutex, luaAttach),
 		unattach: newScript(luaBase, luaMutex, luaUnattach),
+		fence:    newScript(luaBase, luaMutex, luaFence),
 	}
 	holdFamily = family{
 		acquire:  newScript(luaBase, luaQueue, luaHolds, luaHold),
-		renew:    newScript(luaBase, luaQueue, luaHolds, luaHoldRenew),
-		release:  newScript(luaBase, luaQueue, luaHolds, luaLetGo, luaHoldRelease),
+		renew:    newScript(luaBase, luaQueue, luaHolds, luaHoldRenew).decidedBy(heldVerdict),
+		release:  newScript(luaBase, luaQueue, luaHolds, luaLetGo, luaHoldRelease).decidedBy(heldVerdict),
 		giveUp:   newScript(luaBase, luaQueue, luaHolds, luaLetGo, luaHoldGiveUp),
 		attach:   newScript(luaBase, luaQueue, luaHolds, luaHoldAttach),
 		unattach: newScript(luaBase, luaQueue, luaHolds, luaHoldUnattach),
+		fence:    newScript(luaBase, luaQueue, luaHolds, luaHoldFence),
 	}
-	inspectScript = newScript(luaBase, luaInspect)
-	breakScript   = newScript(luaBase, luaQueue, luaMutex, luaBreak)
+	inspectScript = newScript(luaBase, luaInspect).decidedBy(inspectVerdict)
+	breakScript   = newScript(luaBase, luaQueue, luaMutex, luaBreak).decidedBy(breakVerdict)
+	bootScript    = newScript(luaBase, luaBootstrap)
 )
 
 // A script is constant source that the server caches under its SHA-1.
 type script struct {
 	source string
 	sha    string
+
+	verdict verdict // how the nodes of a quorum decide
 }
 
 func newScript(parts ...string) *script {
 	source := strings.Join(parts, "")
 	sum := sha1.Sum([]byte(source))
-	return &script{source: source, sha: hex.EncodeToString(sum[:])}
+	return &script{source: source, sha: hex.EncodeToString(sum[:]), verdict: allVerdict}
+}
+
+func (s *script) decidedBy(v verdict) *script {
+	s.verdict = v
+	return s
 }
 
 // A call is a script with its keys and arguments.
@@ -134,24 +155,34 @@ func (l *link) run(ctx context.Context, c call) (driver.Value, error) {
 	return v, err
 }
 
-// runBatch executes scripts together. Results are in the order of calls.
-func (l *link) runBatch(ctx context.Context, calls []call) []driver.Result {
+// commands are those of the road that is taken nearly always.
+func commands(calls []call) []driver.Command {
 	cmds := make([]driver.Command, len(calls))
 	for i, c := range calls {
 		cmds[i] = c.command()
 	}
+	return cmds
+}
+
+// runBatch executes scripts together. Results are in the order of calls.
+func (l *link) runBatch(ctx context.Context, calls []call) []driver.Result {
+	return l.runCommands(ctx, calls, commands(calls))
+}
+
+// runCommands is runBatch where the commands of the calls have been made already.
+func (l *link) runCommands(ctx context.Context, calls []call, cmds []driver.Command) []driver.Result {
 	results := l.doBatch(ctx, cmds)
 	var again []int
-	cmds = cmds[:0]
+	var resent []driver.Command
 	for i, r := range results {
 		if unknownScript(r.Err) {
-			again, cmds = append(again, i), append(cmds, calls[i].eval())
+			again, resent = append(again, i), append(resent, calls[i].eval())
 		}
 	}
 	if len(again) == 0 {
 		return results
 	}
-	for j, r := range l.doBatch(ctx, cmds) {
+	for j, r := range l.doBatch(ctx, resent) {
 		results[again[j]] = r
 	}
 	return results

@@ -13,7 +13,8 @@ import (
 // A store makes the requests of locks to one deployment and reads the replies.
 // It keeps no state of locks. Every request may be sent again under the same ids.
 type store struct {
-	link *link
+	link       *link // nil on a quorum, where locks are taken by its vote
+	deployment deployment
 }
 
 // fenceRetention is how long the last fencing token is remembered after a release,
@@ -91,15 +92,26 @@ func (s *store) set(ctx context.Context, r *request) (bool, error) {
 // is what tells this place from an earlier one of the same reservation; "" if there is
 // none.
 func (s *store) acquire(ctx context.Context, r *request, p place) (token Token, seq string, err error) {
-	args := []string{r.id, string(r.mode), r.owner, r.tail, millis(r.ttl), keepFence(r.fenced, r.ttl),
-		p.reservation, p.channel, millis(p.life), s.link.trusted()}
-	if r.mode.owned() {
-		args = append(args, r.within)
-	}
-	v, err := s.link.run(ctx, call{r.mode.family().acquire, r.keys.all(), args})
+	v, err := s.link.run(ctx, acquireCall(r, p, s.link.trusted(), nil))
 	if err != nil {
 		return 0, "", err
 	}
+	return r.acquired(v)
+}
+
+// acquireCall is the same for a node of a quorum, which is told offer besides.
+func acquireCall(r *request, p place, trusted string, offer []string) call {
+	keys := r.keys.all(r.id)
+	args := []string{r.id, string(r.mode), r.owner, r.tail, millis(r.ttl), keepFence(r.fenced, r.ttl),
+		p.reservation, p.channel, millis(p.life), trusted, r.within}
+	if offer != nil {
+		keys, args = append(keys, markerKey), append(args, offer...)
+	}
+	return call{r.mode.family().acquire, keys, args}
+}
+
+// acquired reads the reply.
+func (r *request) acquired(v driver.Value) (token Token, seq string, err error) {
 	status, rest, ok := splitReply(v)
 	switch {
 	case !ok:
@@ -122,6 +134,10 @@ func (s *store) acquire(ctx context.Context, r *request, p place) (token Token, 
 		return 0, "", &ForeignError{Name: r.name, Type: "string"}
 	case status == -4:
 		return 0, "", &DeadlockError{Name: r.name}
+	case status == -5 && len(rest) == 2:
+		left, _ := rest[0].(int64)
+		marker, _ := rest[1].(string)
+		return 0, "", errNew{time.Duration(left) * time.Millisecond, marker}
 	}
 	return 0, "", oddReply("acquire", v)
 }
@@ -131,25 +147,38 @@ func (r *request) locked(left int64, value string) error {
 	// The server rounds: 0 is less than a millisecond.
 	remaining := time.Duration(max(left, 1)) * time.Millisecond
 	if !r.mode.owned() {
-		return &LockedError{Name: r.name, Holder: parseRecord(value, remaining)}
+		return &LockedError{Name: r.name, Holder: parseRecord(value, remaining), by: recordID(value)}
 	}
 	h, _ := parseHold(value, 0)
 	h.Remaining = remaining
-	return &LockedError{Name: r.name, Holder: h}
+	return &LockedError{Name: r.name, Holder: h, by: h.Owner}
 }
 
 // attach takes up the lease with the id old under r.id. unsure is the id under
 // which it may have been taken up before by a request of unknown outcome, or "".
 func (s *store) attach(ctx context.Context, r *request, old, unsure string) (token Token, owner string, err error) {
+	v, err := s.link.run(ctx, attachCall(r, old, unsure, nil))
+	if err != nil {
+		return 0, "", err
+	}
+	return r.attached(v)
+}
+
+func attachCall(r *request, old, unsure string, offer []string) call {
 	remember := millis(voidLife(r.ttl))
 	args := []string{old, r.id, r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure, remember}
 	if r.mode.owned() {
 		args = []string{old, r.id, string(r.mode), r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure, remember}
 	}
-	v, err := s.link.run(ctx, call{r.mode.family().attach, []string{r.keys.record, r.keys.fence, r.keys.void}, args})
-	if err != nil {
-		return 0, "", err
+	keys := []string{r.keys.record, r.keys.fence, r.keys.over(r.id), r.keys.over(old)}
+	if unsure != "" {
+		keys = append(keys, r.keys.over(unsure))
 	}
+	return call{r.mode.family().attach, keys, append(args, offer...)}
+}
+
+// attached reads the reply.
+func (r *request) attached(v driver.Value) (token Token, owner string, err error) {
 	status, rest, ok := splitReply(v)
 	switch {
 	case !ok:
@@ -170,23 +199,43 @@ func (s *store) attach(ctx context.Context, r *request, old, unsure string) (tok
 	return 0, "", oddReply("attach", v)
 }
 
-func renewCall(m *Mutex, id string, ttl time.Duration, fenced bool) call {
-	return call{m.mode.family().renew, []string{m.keys.record, m.keys.fence}, []string{id, millis(ttl), keepFence(fenced, ttl)}}
+// fenceCall asks a node of a quorum to agree to a token.
+func fenceCall(r *request, token Token) call {
+	return call{r.mode.family().fence, []string{r.keys.record, r.keys.fence}, []string{r.id, token.String(), millis(retention(r.ttl))}}
+}
+
+// renewCall lengthens a lease. agreed is the token that the nodes of a quorum agreed
+// on, or 0.
+func renewCall(m *Mutex, id string, ttl time.Duration, fenced bool, agreed Token) call {
+	args := []string{id, millis(ttl), keepFence(fenced, ttl)}
+	if agreed != 0 {
+		args = append(args, agreed.String())
+	}
+	return call{m.mode.family().renew, []string{m.keys.record, m.keys.fence}, args}
 }
 
 // releaseCall ends a lease. Its id is remembered for so long, where a request that
-// takes the lock under it may still arrive.
-func (s *store) releaseCall(m *Mutex, id string, remember time.Duration) call {
-	return call{m.mode.family().release, m.keys.all(), []string{id, s.link.trusted(), millis(remember)}}
+// takes the lock under it may still arrive. reservation is where it waited for a quorum,
+// or "": the nodes that have not given the lock still know it.
+func (s *store) releaseCall(m *Mutex, id, reservation string, remember time.Duration) call {
+	args := []string{id, s.deployment.trusted(), millis(remember)}
+	if reservation != "" {
+		args = append(args, reservation)
+	}
+	return call{m.mode.family().release, m.keys.all(id), args}
 }
 
-// giveUpCall ends an attempt.
+// giveUpCall ends an attempt, or on a quorum one try of a waiter that keeps its place.
 func (s *store) giveUpCall(r *request, reservation string, remember time.Duration) call {
-	return call{r.mode.family().giveUp, r.keys.all(), []string{r.id, s.link.trusted(), millis(remember), reservation}}
+	args := []string{r.id, s.deployment.trusted(), millis(remember), reservation}
+	if s.link == nil && reservation == "" {
+		args = append(args, flag(true))
+	}
+	return call{r.mode.family().giveUp, r.keys.all(r.id), args}
 }
 
 func unattachCall(r *request, old string) call {
-	return call{r.mode.family().unattach, []string{r.keys.record, r.keys.void}, []string{old, r.id, millis(voidLife(r.ttl))}}
+	return call{r.mode.family().unattach, []string{r.keys.record, r.keys.over(r.id)}, []string{old, r.id, millis(voidLife(r.ttl))}}
 }
 
 // heldReply reads the reply of renew and release: nil, ErrAbsent or ErrTaken.

@@ -23,6 +23,8 @@ type tenure struct {
 	mode   mode
 	// remember is for how long the server has to know that the id is over.
 	remember time.Duration
+	// reservation is where it waited for a quorum, until it is released; "" if it did not.
+	reservation string
 
 	mu       sync.Mutex // guards what follows, and the handles' own state
 	released bool       // or detached; outcome is known
@@ -52,7 +54,8 @@ type grant struct {
 	ttl   time.Duration // what the request sent then has armed
 	// remember is for how long the server has to know, after the end, that the id is
 	// over: a request that takes the lock may still be on its way.
-	remember time.Duration
+	remember    time.Duration
+	reservation string // of one who waited for a quorum
 }
 
 // newLease begins a tenure of m with its first handle. Its time runs already; it
@@ -62,7 +65,8 @@ func newLease(m *Mutex, g grant) *Lease {
 		tenure tenure
 		lease  Lease
 	}{tenure: tenure{
-		client: m.client, mutex: m, id: g.id, token: g.token, owner: g.owner, mode: m.mode, remember: g.remember,
+		client: m.client, mutex: m, id: g.id, token: g.token, owner: g.owner, mode: m.mode,
+		remember: g.remember, reservation: g.reservation,
 	}}
 	t, l := &both.tenure, &both.lease
 	t.job.task = t
@@ -171,7 +175,7 @@ func (t *tenure) mayArm(within, ttl time.Duration) {
 func (t *tenure) request(ctx context.Context, c call, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, min(t.mutex.attempt, within))
 	defer cancel()
-	v, err := t.client.link.run(ctx, c)
+	v, err := t.client.deployment.run(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -88,8 +88,9 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease) (begun bool, err er
 			defer t.mu.Unlock()
 			return false, t.outcome
 		case t.releasing == nil:
-			// A lease lost by the server's own word needs no request.
-			if t.outcome != nil && !t.unsure {
+			// A lease lost by the server's own word needs no request. On a quorum
+			// that was the word of most nodes, and others may still hold the lock for us.
+			if t.outcome != nil && !t.unsure && t.client.quorum == nil {
 				defer t.mu.Unlock()
 				t.released = true
 				return false, t.outcome
@@ -198,7 +199,7 @@ func (t *tenure) inForce() bool {
 }
 
 func (t *tenure) releaseCall() call {
-	return t.client.store.releaseCall(t.mutex, t.id, t.remember)
+	return t.client.store.releaseCall(t.mutex, t.id, t.reservation, t.remember)
 }
 
 // startClose ends the tenure because its client closes. ok tells whether it is to

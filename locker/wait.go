@@ -85,7 +85,7 @@ func (a *attempt) place(sleep time.Duration) place {
 func (a *attempt) consider(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrLocked) {
 		err = a.explain(ctx, err)
-		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !a.client.link.answered.Load() {
+		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !a.client.deployment.contacted() {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, ove
 			case w.hint:
 				return nil, false, nil
 			case w.seq == "":
-				return nil, true, nil
+				return nil, true, a.backOff(ctx)
 			case w.seq == a.stand.seq:
 				lease, err := a.accept(w)
 				return lease, true, err
@@ -150,6 +150,19 @@ func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, ove
 			return nil, false, a.waitError(ctx)
 		}
 	}
+}
+
+// backOff keeps waiters apart that were all told by some node of a quorum that the lock
+// is free: if they ask at the same time they split the vote, and next time keep further
+// apart.
+func (a *attempt) backOff(ctx context.Context) error {
+	if a.client.quorum == nil {
+		return nil
+	}
+	if a.client.sleep(ctx, rand.N(time.Millisecond<<min(a.splits, 7))) != nil {
+		return a.waitError(ctx)
+	}
+	return nil
 }
 
 // accept makes a granted place a lease. The server granted it after it had executed

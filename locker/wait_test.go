@@ -272,7 +272,7 @@ func TestNewcomerHasALockWhoseOnlyWaiterIsPassedOver(t *testing.T) {
 			m := c.Mutex("k", kind, TTL(time.Second), NoRenewal())
 			_, err := m.Lock(t.Context())
 			require.NoError(t, err)
-			c.link.counts.Store(true)
+			c.store.link.counts.Store(true)
 			mode := m.mode
 			if mode == modeRead {
 				mode = modeWrite

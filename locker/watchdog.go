@@ -18,10 +18,10 @@ const batchSize = 64
 // goroutine watches the times of all jobs and never does I/O, so that no server can
 // delay the end of a lease; a few senders make the requests in batches.
 type watchdog struct {
-	link *link
-	ctx  context.Context
-	stop context.CancelFunc
-	wg   sync.WaitGroup
+	deployment deployment
+	ctx        context.Context
+	stop       context.CancelFunc
+	wg         sync.WaitGroup
 
 	mu      sync.Mutex
 	jobs    jobHeap
@@ -59,9 +59,9 @@ type task interface {
 	reply(sent moment, v driver.Value, err error)
 }
 
-func newWatchdog(l *link) *watchdog {
+func newWatchdog(d deployment) *watchdog {
 	ctx, stop := context.WithCancel(context.Background())
-	return &watchdog{link: l, ctx: ctx, stop: stop, wake: make(chan struct{}, 1)}
+	return &watchdog{deployment: d, ctx: ctx, stop: stop, wake: make(chan struct{}, 1)}
 }
 
 // add puts a job in. It returns false if the watchdog is closed.

@@ -44,8 +44,12 @@ func (c callContext) Err() error                              { return cmp.Or(c.
 // Conn is closed or c.limit has passed. rueidis itself is not that prompt: not
 // while it connects or looks for the master, and not when its ring is full.
 func call[T any](ctx context.Context, c *conn, g gate, f func(context.Context) T) (T, error) {
-	limited, cancel := context.WithTimeout(ctx, c.limit)
-	defer cancel()
+	limited := ctx
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) > c.limit {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, c.limit)
+		defer cancel()
+	}
 	select {
 	case g <- struct{}{}:
 		result, err := aside.Call(limited, c.life.Done(), func() T {

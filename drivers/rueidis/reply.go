@@ -34,12 +34,12 @@ func value(m *rue.RedisMessage) (driver.Value, error) {
 		elements, err := m.ToArray()
 		values := make([]any, len(elements))
 		for i := range elements {
-			var nested *driver.ServerError
-			if values[i], err = value(&elements[i]); errors.As(err, &nested) {
+			if values[i], err = value(&elements[i]); err != nil {
+				nested, ok := errors.AsType[*driver.ServerError](err)
+				if !ok {
+					return nil, err
+				}
 				values[i], err = nested, nil
-			}
-			if err != nil {
-				return nil, err
 			}
 		}
 		return values, err

@@ -9,6 +9,7 @@ require (
 	github.com/golocker/golocker/drivers/rueidis v0.0.0
 	github.com/golocker/golocker/internal/servertest v0.0.0
 	github.com/golocker/golocker/locker v0.0.0
+	github.com/golocker/golocker/redlock v0.0.0
 	github.com/golocker/golocker/rwlock v0.0.0
 	github.com/gomodule/redigo v1.9.3
 	github.com/redis/go-redis/v9 v9.23.0
@@ -31,5 +32,6 @@ replace (
 	github.com/golocker/golocker/drivers/rueidis => ../../drivers/rueidis
 	github.com/golocker/golocker/internal/servertest => ../servertest
 	github.com/golocker/golocker/locker => ../../locker
+	github.com/golocker/golocker/redlock => ../../redlock
 	github.com/golocker/golocker/rwlock => ../../rwlock
 )

@@ -2,13 +2,18 @@
 -- place in the queue. Asked again under the same id it answers "yours" and arms the
 -- lease again.
 --
--- KEYS record, fence, queue, entries, void
+-- KEYS record, fence, queue, entries, over
 -- ARGV 1 id, 2 "m", 3 "", 4 "<label>|<metadata>", 5 ttl ms, 6 retention ms of the
 --      fence, 0 without; 7 reservation or "", 8 channel or "" if the waiter polls,
---      9 reservation ms, 10 whether the count of PUBLISH can be trusted 0|1
+--      9 reservation ms, 10 whether the count of PUBLISH can be trusted 0|1, 11 ""
+-- on a node of a quorum also KEYS marker and ARGV 12 the token that is offered, 13 how
+--      far (µs) it may lie from the clock, 14 the longest lease (ms), 15 life of the
+--      marker (ms). Nobody is granted the lock there by another's release; the first
+--      waiter is told to ask.
 -- reply {1, token} held · {0, pttl, record, seq or ""} held by another · {-1} this id
 --      was given up · {-2, what} another kind of value · {-3} a foreign value that
---      never expires
+--      never expires · {-5, ms, marker} the node does
+--      not take part yet
 local id, ttl, reservation = ARGV[1], tonumber(ARGV[5]), ARGV[7]
 
 local value = read(KEYS[1])
@@ -26,10 +31,18 @@ local function held()
   return {1, token}
 end
 
+local ordered = not ARGV[12]
+if not ordered then
+  local wait = quarantine(KEYS[6], tonumber(ARGV[14]), tonumber(ARGV[15]))
+  if wait then
+    return wait
+  end
+end
+
 if value and held_by(value, id) then
   arm(KEYS[1], ttl)
   return held()
-elseif redis.call('ZSCORE', KEYS[5], id) then
+elseif redis.call('EXISTS', KEYS[5]) == 1 then
   return {-1}
 end
 
@@ -37,11 +50,11 @@ local seq = ''
 local function wait()
   if reservation ~= '' and seq == '' then
     seq = enqueue(KEYS[3], KEYS[4], reservation, tonumber(ARGV[9]),
-      {mode = 'm', id = id, ttl = ARGV[5], retention = ARGV[6], owner = '', channel = ARGV[8], tail = ARGV[4]}) or ''
+      {mode = ordered and 'm' or 'M', id = id, ttl = ARGV[5], retention = ARGV[6], owner = '', channel = ARGV[8], tail = ARGV[4]}) or ''
   end
 end
 
-if not value and redis.call('EXISTS', KEYS[3]) == 1 then
+if ordered and not value and redis.call('EXISTS', KEYS[3]) == 1 then
   -- The last lease ran out unnoticed.
   wait()
   local holder = hand_over(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[10] == '1', id)
@@ -55,7 +68,7 @@ if not value and redis.call('EXISTS', KEYS[3]) == 1 then
 end
 
 if not value then
-  local token, short = next_token(KEYS[2], ARGV[6])
+  local token, short = next_token(KEYS[2], ARGV[6], ARGV[12], tonumber(ARGV[13] or 0))
   if not token then
     return short
   end

@@ -1,11 +1,12 @@
 -- Takes a detached lease up: the id changes from the old to the new one, so that
 -- of two takers one wins, and every handle of the old id is void.
 --
--- KEYS record, fence, void
+-- KEYS record, fence, over of the new id, of the old one, of that of an earlier taking up
 -- ARGV 1 old id, 2 new id, 3 "<label>|<metadata>", 4 ttl ms, 5 fenced 0|1,
 --      6 retention ms of the fence, 7 an id of this client that an earlier taking up
 --      with unknown outcome may have left, or ""; 8 for how many ms to remember the old
---      id: a request that takes the lock under it may still be on its way
+--      id: a request that takes the lock under it may still be on its way; on a node of a
+--      quorum 9 the token that is offered, 10 how far (µs) it may lie from the clock
 -- reply {1, token} taken up · {0} there is no lock · {-1} it is somebody else's, or
 --      this taking up was given up · {-2, what} another kind of value
 local value = read(KEYS[1])
@@ -28,13 +29,13 @@ local old = ARGV[1]
 if ARGV[7] ~= '' and not held_by(value, old) then
   old = ARGV[7]
 end
-if not held_by(value, old) or redis.call('ZSCORE', KEYS[3], ARGV[2]) then
+if not held_by(value, old) or redis.call('EXISTS', KEYS[3]) == 1 then
   return {-1}
 end
 local _, token, lease = parse(value)
 if token ~= '0' or ARGV[5] == '1' then
   local short
-  token, short = next_token(KEYS[2], ARGV[6])
+  token, short = next_token(KEYS[2], ARGV[6], ARGV[9], tonumber(ARGV[10] or 0))
   if not token then
     return short
   end
@@ -46,5 +47,5 @@ local written = write(KEYS[1], ARGV[2], token, longest, ARGV[3], ttl)
 if failed(written) then
   return written
 end
-remember(KEYS[3], old, ARGV[8])
+remember(KEYS[old == ARGV[1] and 4 or 5], ARGV[8])
 return {1, token}

@@ -28,12 +28,18 @@ end
 -- Draws a fencing token; without retention the lock has none, which is '0'. It is
 -- drawn before the record is written: should that fail, a token is skipped and
 -- nothing else happened. Returns nil and the error where memory is short.
-local function next_token(key, retention)
+--
+-- The nodes of a quorum are offered the same number, so that they agree. It is not
+-- taken where it lies further from the node's own clock than slack.
+local function next_token(key, retention, offer, slack)
   if retention == '0' then
     return '0'
   end
-  local last = tonumber(redis.call('GET', key) or '0')
-  local token = digits(math.max(last + 1, now_us()))
+  local last, now = tonumber(redis.call('GET', key) or '0'), now_us()
+  if offer then
+    now = math.min(math.max(tonumber(offer), now - slack), now + slack)
+  end
+  local token = digits(math.max(last + 1, now))
   local set = redis.pcall('SET', key, token, 'PX', retention)
   if failed(set) then
     return nil, set
@@ -41,17 +47,55 @@ local function next_token(key, retention)
   return token
 end
 
+-- Raises the last token to one that was granted by a quorum.
+local function raise_token(key, retention, token)
+  if tonumber(redis.call('GET', key) or '0') < tonumber(token) then
+    return redis.pcall('SET', key, token, 'PX', retention)
+  end
+end
+
+-- Raises the last token to one that a client wants to be granted by a quorum, or says
+-- that a larger one is known.
+local function agree(key, retention, token)
+  local last = redis.call('GET', key) or '0'
+  if tonumber(last) > tonumber(token) then
+    return {2, last}
+  end
+  local err = raise_token(key, retention, token)
+  return failed(err) and err or {1}
+end
+
+-- A node of a quorum that has lost its data, or is new, may have forgotten a lease. It
+-- is known by a marker of ours that it lacks, and takes no part until the longest
+-- lease (ms) has run out. Returns for how many ms that is, and the marker.
+--
+-- The marker says since when the node has been there, at least, and is written again
+-- long before its life ends. It must live for 4 times the longest lease or longer.
+local function quarantine(marker, longest, life)
+  local now = now_us() / 1000
+  local born = redis.call('GET', marker)
+  local age = born and now - tonumber(born) or 0
+  if born and age >= longest and age < life / 2 then
+    return
+  elseif not born or age >= longest then
+    local was = born
+    born = digits(was and now - life / 4 or now)
+    local set = redis.pcall('SET', marker, born, 'PX', life)
+    if failed(set) and not was then
+      return set
+    end
+  end
+  if age < longest then
+    return {-5, math.ceil(longest - age), born}
+  end
+end
+
 -- Remembers the id of an attempt that is over, so that a request of it that is
 -- still on its way takes nothing. It must not stand in the way of a release:
 -- where memory is short, the late request leaves a lease that lapses by itself.
-local function remember(key, id, life)
-  if life == '0' then
-    return
-  end
-  local now = now_us() / 1000
-  if not failed(redis.pcall('ZADD', key, now + life, id)) then
-    arm(key, tonumber(life))
-    redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
+local function remember(over, life)
+  if life ~= '0' and redis.pcall('SET', over, '1', 'NX', 'PX', life) == false then
+    arm(over, tonumber(life))
   end
 end
 

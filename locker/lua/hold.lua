@@ -6,20 +6,27 @@
 -- A reader that wants to write waits before everybody else, for the other readers
 -- to leave. A second one cannot: each would wait for the other.
 --
--- KEYS record, fence, queue, entries, void
+-- KEYS record, fence, queue, entries, over
 -- ARGV 1 id, 2 mode x|w|r, 3 owner, 4 "<label>|<metadata>", 5 ttl ms, 6 retention ms of
 --      the fence, 0 without; 7 reservation or "", 8 channel or "" if the waiter polls,
 --      9 reservation ms, 10 whether the count of PUBLISH can be trusted 0|1, 11 id of the
---      hold that this is a re-entry to, or ""
+--      hold that this is a re-entry to, or ""; on a node of a quorum as acquire. A
+--      waiting writer is told there, and keeps new readers out.
 -- reply {1, token} held · {0, ms left, hold, seq or ""} another owner's hold is in the way, or
 --      others wait before · {-1} this id was given up · {-2, what} another kind of
 --      value · {-4, ms left, hold} another reader waits to become the writer
 local id, mode, owner, ttl, reservation = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), ARGV[7]
-local trusted = ARGV[10] == '1'
+local trusted, ordered = ARGV[10] == '1', not ARGV[12]
 
 local refused = refusal(KEYS[1], mode)
 if refused then
   return refused
+end
+if not ordered then
+  local wait = quarantine(KEYS[6], tonumber(ARGV[14]), tonumber(ARGV[15]))
+  if wait then
+    return wait
+  end
 end
 local now = now_us() / 1000
 
@@ -38,13 +45,15 @@ end
 local reply = mine()
 if reply then
   return reply
-elseif redis.call('ZSCORE', KEYS[5], id) then
+elseif redis.call('EXISTS', KEYS[5]) == 1 then
   return {-1}
 end
 
 local function take()
-  local within = ARGV[11] ~= '' and alive(KEYS[1], ARGV[11], now)
-  local token, short = token_for(KEYS[2], mode, owner, ARGV[6], within)
+  -- On a quorum the nodes may have drawn smaller tokens for that hold than the one that
+  -- they agreed on then.
+  local within = ordered and ARGV[11] ~= '' and alive(KEYS[1], ARGV[11], now)
+  local token, short = token_for(KEYS[2], mode, owner, ARGV[6], within, ARGV[12], tonumber(ARGV[13] or 0))
   if not token then
     return short
   end
@@ -59,7 +68,8 @@ local function take()
 end
 
 local blocked, own = look(KEYS[1], now, mode, owner)
-local queued = redis.call('EXISTS', KEYS[3]) == 1
+local intent = not ordered and mode == 'r' and intended(KEYS[3], KEYS[4], owner)
+local queued = intent or ordered and redis.call('EXISTS', KEYS[3]) == 1
 if blocked or queued then
   own = own or find(KEYS[1], now, owner)
 end
@@ -67,8 +77,8 @@ if not blocked and (own or not queued) then
   return take()
 end
 
-local function answer(status, seq, first)
-  local h = blocked or find(KEYS[1], now) or {text = '', expires = first and first.expires or now}
+local function answer(status, seq, before)
+  local h = blocked or find(KEYS[1], now) or {text = '', expires = before and before.expires or now}
   return {status, math.max(math.ceil(h.expires - now), 0), h.text, seq}
 end
 
@@ -84,7 +94,7 @@ local function reader_waits_to_write()
       return false
     end
     local e = entry_of(KEYS[4], waiting)
-    if e and e.mode == 'w' and reads[e.owner] and not dead(e, now) then
+    if e and string.lower(e.mode) == 'w' and reads[e.owner] and not dead(e, now) then
       return true
     end
   end
@@ -99,10 +109,10 @@ end
 local seq = ''
 if reservation ~= '' then
   seq = enqueue(KEYS[3], KEYS[4], reservation, tonumber(ARGV[9]),
-    {mode = mode, id = id, ttl = ARGV[5], retention = ARGV[6], owner = owner, channel = ARGV[8], tail = ARGV[4]}, upgrade) or ''
+    {mode = ordered and mode or string.upper(mode), id = id, ttl = ARGV[5], retention = ARGV[6], owner = owner, channel = ARGV[8], tail = ARGV[4]}, upgrade) or ''
 end
 -- A hold may have run out unnoticed.
-if queued or not blocked then
+if ordered and (queued or not blocked) then
   local first = pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted, id)
   -- That may have made it a lock of another kind.
   reply = mine() or refusal(KEYS[1], mode)
@@ -116,4 +126,4 @@ if queued or not blocked then
   end
   return answer(0, seq, first)
 end
-return answer(0, seq)
+return answer(0, seq, intent)

@@ -1,11 +1,13 @@
 -- Takes a detached hold up: its id changes from the old to the new one, so that of
 -- two takers one wins, and every handle of the old id is void. Mode and owner stay.
 --
--- KEYS record, fence, void
+-- KEYS record, fence, over of the new id, of the old one, of that of an earlier taking up
 -- ARGV 1 old id, 2 new id, 3 mode, 4 "<label>|<metadata>", 5 ttl ms, 6 fenced 0|1,
 --      7 retention ms of the fence, 8 an id of this client that an earlier taking up
 --      with unknown outcome may have left, or ""; 9 for how many ms to remember the
---      old id: a request that takes the lock under it may still be on its way
+--      old id: a request that takes the lock under it may still be on its way; on
+--      a node of a quorum 10 the token that is offered, 11 how far (µs) it may lie from
+--      the clock
 -- reply {1, token, owner} taken up · {0} nobody holds the lock · {-1} it is somebody
 --      else's, or this taking up was given up · {-2, what} another kind of value
 local refused = refusal(KEYS[1], ARGV[3])
@@ -25,11 +27,11 @@ if not h and ARGV[8] ~= '' then
 end
 if not h then
   return {find(KEYS[1], now) and -1 or 0}
-elseif h.mode ~= ARGV[3] or redis.call('ZSCORE', KEYS[3], ARGV[2]) then
+elseif h.mode ~= ARGV[3] or redis.call('EXISTS', KEYS[3]) == 1 then
   return {-1}
 end
 local fenced = h.token ~= '0' or ARGV[6] == '1'
-local token, short = token_for(KEYS[2], h.mode, h.owner, fenced and ARGV[7] or '0')
+local token, short = token_for(KEYS[2], h.mode, h.owner, fenced and ARGV[7] or '0', nil, ARGV[10], tonumber(ARGV[11] or 0))
 if not token then
   return short
 end
@@ -40,5 +42,5 @@ if err then
   return err
 end
 redis.call('HDEL', KEYS[1], old)
-remember(KEYS[3], old, ARGV[9])
+remember(KEYS[old == ARGV[1] and 4 or 5], ARGV[9])
 return {1, token, h.owner}

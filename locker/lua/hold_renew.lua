@@ -1,7 +1,7 @@
 -- Lengthens a hold. Never creates one.
 --
 -- KEYS record, fence
--- ARGV 1 id, 2 ttl ms, 3 retention ms of the fence or 0
+-- ARGV 1 id, 2 ttl ms, 3 retention ms of the fence or 0; on a node of a quorum 4 the token
 -- reply 1 renewed · 0 nobody holds the lock · -1 others do
 local kind = kind_of(KEYS[1])
 if failed(kind) then
@@ -23,5 +23,8 @@ if err then
 end
 if ARGV[3] ~= '0' then
   arm(KEYS[2], tonumber(ARGV[3]))
+  if ARGV[4] then
+    raise_token(KEYS[2], ARGV[3], ARGV[4])
+  end
 end
 return 1

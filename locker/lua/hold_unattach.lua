@@ -1,14 +1,14 @@
 -- Ends a taking up whose outcome its caller never learned: the hold is detached
 -- under its old id again, and the new id is remembered as given up.
 --
--- KEYS record, void
+-- KEYS record, over of the new id
 -- ARGV 1 old id, 2 new id, 3 for how many ms to remember the new id
 -- reply 1
 local kind = kind_of(KEYS[1])
 if failed(kind) then
   return kind
 end
-remember(KEYS[2], ARGV[2], ARGV[3])
+remember(KEYS[2], ARGV[3])
 if kind == 'x' or kind == 'rw' then
   local now = now_us() / 1000
   local h = alive(KEYS[1], ARGV[2], now)

@@ -148,7 +148,7 @@ end
 
 -- The token of a new hold: readers get that of the last writer, a re-entry that of
 -- the lease that it is made within.
-local function token_for(fence, mode, owner, retention, within)
+local function token_for(fence, mode, owner, retention, within, offer, slack)
   if retention == '0' then
     return '0'
   elseif mode == 'r' then
@@ -160,7 +160,7 @@ local function token_for(fence, mode, owner, retention, within)
   elseif within and within.mode ~= 'r' and within.owner == owner and within.token ~= '0' then
     return within.token
   end
-  return next_token(fence, retention)
+  return next_token(fence, retention, offer, slack)
 end
 
 -- Grants the lock to those whose turn it is: a writer that is alone, or all readers
@@ -168,14 +168,18 @@ end
 local function pass_on(record, fence, queue, entries, trusted, me)
   local now = now_us() / 1000
   return serve(queue, entries, trusted, me, function(e)
-    if not kinds[e.mode] then
+    local mode = string.lower(e.mode)
+    if not kinds[mode] then
       -- Of another kind: it has its turn when the key is free.
       if redis.call('EXISTS', record) == 1 then
         return false
       end
       return nil
     end
-    return not (refusal(record, e.mode) or look(record, now, e.mode, e.owner))
+    if refusal(record, mode) or look(record, now, mode, e.owner) then
+      return false
+    end
+    return e.mode == mode or nil
   end, function(e, lease)
     -- It may have got its hold by a request that did not name its place.
     local had = alive(record, e.id, now)

@@ -1,11 +1,11 @@
 -- Ends a hold or an attempt at one, and grants the lock to those who can have it
--- now.
-local function let_go(id, trusted, life, reservation)
+-- now. Where it is quiet and ends nothing it tells nobody.
+local function let_go(id, trusted, life, reservation, quiet)
   local kind = kind_of(KEYS[1])
   if failed(kind) then
     return kind
   end
-  remember(KEYS[5], id, life)
+  remember(KEYS[5], life)
   if reservation ~= '' then
     forget(KEYS[3], KEYS[4], reservation)
   end
@@ -17,7 +17,9 @@ local function let_go(id, trusted, life, reservation)
   elseif kind then
     return -1
   end
-  pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted == '1')
+  if held or not quiet then
+    pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted == '1')
+  end
   if held then
     return 1
   end

@@ -6,7 +6,8 @@
 -- An entry is "gl1|<listens>|<passed>|<until, server's ms>|<seq>|<mode>|<id>|<ttl>|
 -- <retention>|<owner>|<channel>|<label>|<metadata>". seq is the score. It is new each
 -- time that a reservation enters the queue, so that a waiter can tell a grant that
--- it missed from one that is in force.
+-- it missed from one that is in force. At a node of a quorum the mode is a capital
+-- letter: nobody is granted the lock there, but told to ask for it.
 local function forget(queue, entries, reservation)
   redis.call('ZREM', queue, reservation)
   redis.call('HDEL', entries, reservation)
@@ -69,6 +70,18 @@ local function enqueue(queue, entries, reservation, life, want, first)
   return e.seq
 end
 
+-- Returns the entry of a writer of another owner that waits at a node of a quorum, where
+-- no order is kept.
+local function intended(queue, entries, owner)
+  local now = now_us() / 1000
+  for _, reservation in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+    local e = entry_of(entries, reservation)
+    if e and e.mode == 'W' and not dead(e, now) and e.owner ~= owner then
+      return e
+    end
+  end
+end
+
 -- Tells whether a waiter's client hears nothing just now. It may be reconnecting, so
 -- that its waiter is passed over once. Whoever counts as deaf must not be sent a
 -- grant: where messages come by way of a replica it would hear it. A Cluster counts
@@ -117,7 +130,10 @@ local function serve(queue, entries, trusted, me, turn, take)
             redis.pcall('PUBLISH', e.channel, message)
           end
           if not token then
-            return e
+            if e.mode ~= 'R' then
+              return e
+            end
+            passed = passed + 1 -- The readers at a node of a quorum are told together.
           end
         end
       end

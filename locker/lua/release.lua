@@ -1,14 +1,18 @@
 -- Gives the mutex up, to who waits first.
 --
--- KEYS record, fence, queue, entries, void
+-- KEYS record, fence, queue, entries, over
 -- ARGV 1 id, 2 whether the count of PUBLISH can be trusted 0|1, 3 for how many ms
---      to remember the id, 0 unless a request for it may still be on its way
+--      to remember the id, 0 unless a request for it may still be on its way; 4 the
+--      reservation that may still stand in the queue of this node of a quorum, if there is one
 -- reply 1 released · 0 there was no lock · -1 it is somebody else's
 local value = read(KEYS[1])
 if failed(value) then
   return value
 end
-remember(KEYS[5], ARGV[1], ARGV[3])
+remember(KEYS[5], ARGV[3])
+if ARGV[4] then
+  forget(KEYS[3], KEYS[4], ARGV[4])
+end
 if value and (value == 0 or not held_by(value, ARGV[1])) then
   return -1
 end

@@ -1,7 +1,7 @@
 -- Lengthens a lease. Never creates one.
 --
 -- KEYS record, fence
--- ARGV 1 id, 2 ttl ms, 3 retention ms of the fence or 0
+-- ARGV 1 id, 2 ttl ms, 3 retention ms of the fence or 0; on a node of a quorum 4 the token
 -- reply 1 renewed · 0 there is no lock · -1 it is somebody else's
 local value = read(KEYS[1])
 if failed(value) then
@@ -25,5 +25,8 @@ end
 arm(KEYS[1], ttl)
 if ARGV[3] ~= '0' then
   arm(KEYS[2], tonumber(ARGV[3]))
+  if ARGV[4] then
+    raise_token(KEYS[2], ARGV[3], ARGV[4])
+  end
 end
 return 1

@@ -1,14 +1,14 @@
 -- Ends a taking up whose outcome its caller never learned: the lease is detached
 -- under its old id again, and the new id is remembered as given up.
 --
--- KEYS record, void
+-- KEYS record, over of the new id
 -- ARGV 1 old id, 2 new id, 3 for how many ms to remember the new id
 -- reply 1
 local value = read(KEYS[1])
 if failed(value) then
   return value
 end
-remember(KEYS[2], ARGV[2], ARGV[3])
+remember(KEYS[2], ARGV[3])
 if value and held_by(value, ARGV[2]) then
   local _, _, lease = parse(value)
   local tail = string.sub(value, 7 + #ARGV[2])

@@ -1,0 +1,234 @@
+package locker
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A ballot is what the nodes of a quorum have answered to one call.
+type ballot []vote
+
+// A vote is the answer of one node.
+type vote struct {
+	in bool // it has answered, or failed to
+	driver.Result
+}
+
+// majority is how many of n nodes decide.
+func majority(n int) int { return n/2 + 1 }
+
+// A verdict reads a ballot. ok is false while votes that are still to come could
+// change it.
+type verdict func(b ballot) (v driver.Value, err error, ok bool)
+
+// closed tells that all votes are in.
+func (b ballot) closed() bool {
+	for _, v := range b {
+		if !v.in {
+			return false
+		}
+	}
+	return true
+}
+
+// count returns how many votes satisfy is, of those that are in.
+func (b ballot) count(is func(v vote) bool) int {
+	n := 0
+	for _, v := range b {
+		if v.in && is(v) {
+			n++
+		}
+	}
+	return n
+}
+
+func says(answer int64) func(vote) bool {
+	return func(v vote) bool { return v.Err == nil && v.Value == answer }
+}
+
+// heldVerdict is about renew and release: a majority still knew the lease, or that is
+// no longer possible. Else nothing is known.
+func heldVerdict(b ballot) (driver.Value, error, bool) {
+	need := majority(len(b))
+	absent, taken := b.count(says(0)), b.count(says(-1))
+	switch {
+	case b.count(says(1)) >= need:
+		return int64(1), nil, true
+	case len(b)-absent-taken < need && taken > 0:
+		return int64(-1), nil, true
+	case len(b)-absent-taken < need:
+		return int64(0), nil, true
+	case b.closed():
+		return nil, b.failure(), true
+	}
+	return nil, nil, false
+}
+
+// allVerdict is about what has to be done on every node, such as to end an attempt.
+func allVerdict(b ballot) (driver.Value, error, bool) {
+	if !b.closed() {
+		return nil, nil, false
+	}
+	if b.count(func(v vote) bool { return v.Err == nil }) == len(b) {
+		return int64(1), nil, true
+	}
+	return nil, b.failure(), true
+}
+
+// knownVerdict waits for all nodes and lets read make one answer of those of a
+// majority at least; need is what a majority is.
+func knownVerdict(read func(answers []driver.Value, need int) driver.Value) verdict {
+	return func(b ballot) (driver.Value, error, bool) {
+		if !b.closed() {
+			return nil, nil, false
+		}
+		var answers []driver.Value
+		for _, v := range b {
+			if v.Err == nil {
+				answers = append(answers, v.Value)
+			}
+		}
+		if len(answers) < majority(len(b)) {
+			return nil, b.failure(), true
+		}
+		return read(answers, majority(len(b))), nil, true
+	}
+}
+
+// granted tells of nodes that were asked for the lock, where a vote without an error
+// is a yes, whether they have given it, or why not. ok is false while votes that are
+// still to come could change that; none is to come if final.
+//
+// That others hold it is the answer where it can be had once they let go. What will
+// not pass by itself is the answer of so many that no majority is left; but of two
+// readers that each want to write, one at least has to be told, and the other has a
+// majority before which it came. Where a majority may have given it, and some replies
+// were lost, nothing is known.
+func (b ballot) granted(final bool) (err error, ok bool) {
+	need := majority(len(b))
+	spare := len(b) - need
+	isLocked := func(v vote) bool { return errors.Is(v.Err, ErrLocked) }
+	isOther := func(v vote) bool { return v.Err != nil && !isLocked(v) && answered(v.Err) }
+	isDeadlock := func(v vote) bool { return errors.Is(v.Err, ErrDeadlock) }
+	locked, other := b.count(isLocked), b.count(isOther)
+	yes := b.count(func(v vote) bool { return v.Err == nil })
+	silent := b.count(func(v vote) bool { return v.Err != nil }) - locked - other
+	lost := b.count(func(v vote) bool {
+		return v.Err != nil && !answered(v.Err) && !isNew(v) && driver.OutcomeOf(v.Err) == driver.OutcomeUnknown
+	})
+	if final {
+		unheard := len(b) - yes - locked - other - silent
+		silent, lost = silent+unheard, lost+unheard
+	}
+	switch {
+	case yes >= need:
+		return nil, true
+	case silent > spare:
+		return b.failure(), true
+	case other > spare:
+		return b.said(isOther), true
+	case locked >= need:
+		return b.said(isLocked), true
+	case !final && !b.closed():
+		return nil, false
+	case yes+lost >= need:
+		return b.failure(), true
+	case b.count(isDeadlock) > 0:
+		return b.said(isDeadlock), true
+	case locked > 0:
+		return b.said(isLocked), true
+	default:
+		return b.said(isOther), true
+	}
+}
+
+// said gives the reason of the first vote that satisfies is.
+func (b ballot) said(is func(v vote) bool) error {
+	for _, v := range b {
+		if v.in && is(v) {
+			return &QuorumError{Votes: b.tell(), reason: v.Err}
+		}
+	}
+	return b.failure()
+}
+
+// failure says that too few nodes have answered, and what one of them said if none can
+// have done what it was asked. It is marked not sent only if no node has been sent
+// anything.
+func (b ballot) failure() error {
+	var refused, unable error
+	refusals, sent, certain := 0, false, true
+	for _, v := range b {
+		if !v.in || v.Err == nil {
+			sent, certain = true, false
+			continue
+		}
+		outcome := driver.OutcomeOf(v.Err)
+		sent = sent || outcome != driver.OutcomeNotSent
+		certain = certain && outcome != driver.OutcomeUnknown
+		switch reply, ok := errors.AsType[*driver.ServerError](v.Err); {
+		case ok && transient(v.Err):
+			unable = reply
+		case ok:
+			refused = reply // without a mark that it was not sent: another may have been
+			refusals++
+		}
+	}
+	done := b.count(func(v vote) bool { return v.Err == nil })
+	e := &QuorumError{Votes: b.tell(), reason: ErrUnavailable, most: done >= majority(len(b))}
+	switch {
+	case refusals > len(b)-majority(len(b)):
+		e.reason = refused
+	case certain && unable != nil: // else it would say that nothing was executed
+		e.reason = fmt.Errorf("%w: %w", ErrUnavailable, unable)
+	}
+	if !sent {
+		return driver.NotSent(e)
+	}
+	return e
+}
+
+func (b ballot) tell() []Vote {
+	votes := make([]Vote, len(b))
+	for i, v := range b {
+		votes[i] = Vote{Node: i, Err: v.Err}
+		switch {
+		case !v.in:
+			votes[i].Answer = "no answer yet"
+		case v.Err != nil:
+			votes[i].Answer = v.Err.Error()
+		default:
+			votes[i].Answer = answerText(v.Value)
+		}
+	}
+	return votes
+}
+
+// answerText names what the scripts reply.
+func answerText(v driver.Value) string {
+	status, isInt := v.(int64)
+	if !isInt {
+		var ok bool
+		if status, _, ok = splitReply(v); !ok {
+			return "an answer of another form"
+		}
+	}
+	switch status {
+	case 1:
+		return "yes"
+	case 0:
+		return "no"
+	case -1:
+		return "no longer"
+	case -2, -3:
+		return "another kind of value"
+	case -4:
+		return "deadlock"
+	case -5:
+		return "new, and not taking part yet"
+	}
+	return "answer " + strconv.FormatInt(status, 10)
+}

@@ -1,0 +1,333 @@
+package locker
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A namedVote is a vote with a name, for tables.
+type namedVote struct {
+	name string
+	vote
+}
+
+func in(name string, v driver.Value, err error) namedVote {
+	return namedVote{name, vote{true, driver.Result{Value: v, Err: err}}}
+}
+
+var (
+	voteYes     = in("yes", int64(1), nil)
+	voteUnknown = in("unknown", nil, errors.New("timeout"))
+	voteNotSent = in("not sent", nil, driver.NotSent(errors.New("no route")))
+	voteRefused = in("refused", nil, driver.NewServerError("NOPERM"))
+	voteMissing = namedVote{name: "missing"}
+)
+
+// ballots gives all ballots of n nodes of these votes, each in a random order: which node
+// says what must not matter.
+func ballots(n int, votes []namedVote) iter.Seq2[string, ballot] {
+	r := rand.New(rand.NewPCG(uint64(n), 0))
+	return func(yield func(string, ballot) bool) {
+		chosen := make([]namedVote, 0, n)
+		var choose func(from int) bool
+		choose = func(from int) bool {
+			if len(chosen) == n {
+				shuffled := slices.Clone(chosen)
+				r.Shuffle(n, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+				var b ballot
+				var name []string
+				for _, v := range shuffled {
+					b, name = append(b, v.vote), append(name, v.name)
+				}
+				return yield(fmt.Sprint(name), b)
+			}
+			for i := from; i < len(votes); i++ {
+				chosen = append(chosen, votes[i])
+				if !choose(i) {
+					return false
+				}
+				chosen = chosen[:len(chosen)-1]
+			}
+			return true
+		}
+		choose(0)
+	}
+}
+
+// stays checks that what a verdict says of a ballot that is not closed holds whatever
+// else the nodes vote. classify names what it says, "" if nothing yet.
+func stays(t *testing.T, votes []namedVote, classify func(b ballot) string) {
+	t.Helper()
+	for _, n := range []int{3, 5} {
+		for name, b := range ballots(n, votes) {
+			class := classify(b)
+			if class == "" {
+				require.False(t, b.closed(), "%s: a closed ballot is decided", name)
+				continue
+			}
+			for i := range b {
+				if b[i].in {
+					continue
+				}
+				for _, next := range votes {
+					more := slices.Clone(b)
+					more[i] = next.vote
+					require.Equal(t, class, classify(more), "%s, and then %s of node %d", name, next.name, i)
+				}
+			}
+		}
+	}
+}
+
+func saysHeld(b ballot) string {
+	v, err, ok := heldVerdict(b)
+	switch {
+	case !ok:
+		return ""
+	case err != nil:
+		return "unknown"
+	case v == int64(1):
+		return "yes"
+	}
+	return "lost"
+}
+
+var heldVotes = []namedVote{voteYes, in("absent", int64(0), nil), in("taken", int64(-1), nil), voteUnknown, voteNotSent, voteRefused, voteMissing}
+
+func TestHeldVerdict(t *testing.T) {
+	stays(t, heldVotes, saysHeld)
+	for _, n := range []int{3, 5} {
+		for name, b := range ballots(n, heldVotes) {
+			yes, taken := b.count(says(1)), b.count(says(-1))
+			not := taken + b.count(says(0))
+			v, _, _ := heldVerdict(b)
+			switch saysHeld(b) {
+			case "yes":
+				assert.GreaterOrEqual(t, yes, majority(n), name)
+			case "lost":
+				assert.Less(t, n-not, majority(n), "%s: a majority is impossible", name)
+				assert.Equal(t, taken > 0, v == int64(-1), name)
+			case "unknown":
+				assert.True(t, b.closed(), name)
+				fallthrough
+			case "":
+				assert.Less(t, yes, majority(n), name)
+				assert.GreaterOrEqual(t, n-not, majority(n), name)
+			}
+		}
+	}
+}
+
+func TestAllVerdict(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for name, b := range ballots(n, heldVotes) {
+			_, err, ok := allVerdict(b)
+			answered := b.count(func(v vote) bool { return v.Err == nil })
+			assert.Equal(t, b.closed(), ok, name)
+			if ok {
+				assert.Equal(t, answered == n, err == nil, name)
+				assert.Equal(t, err != nil && answered >= majority(n), mostDone(err), name)
+			}
+		}
+	}
+}
+
+func TestFailureIsUnknownByDefault(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for name, b := range ballots(n, append(heldVotes, in("refused at connect", nil, driver.NotSent(driver.NewServerError("WRONGPASS"))))) {
+			sent := n - b.count(func(v vote) bool { return driver.OutcomeOf(v.Err) == driver.OutcomeNotSent })
+			refused := b.count(func(v vote) bool { _, ok := errors.AsType[*driver.ServerError](v.Err); return ok })
+			err := b.failure()
+			want := driver.OutcomeUnknown
+			switch {
+			case sent == 0:
+				want = driver.OutcomeNotSent
+			case refused >= majority(n):
+				want = driver.OutcomeReplied
+			}
+			assert.Equal(t, want, driver.OutcomeOf(err), name)
+			assert.Equal(t, refused < majority(n), errors.Is(err, ErrUnavailable), name)
+			assert.NotErrorIs(t, err, ErrLocked)
+			e, ok := errors.AsType[*QuorumError](err)
+			require.True(t, ok, name)
+			assert.Len(t, e.Votes, n)
+		}
+	}
+}
+
+func TestGranted(t *testing.T) {
+	votes := []namedVote{
+		voteYes, in("locked", nil, &LockedError{Name: "k"}), in("foreign", nil, &ForeignError{Name: "k", Type: "list"}),
+		in("deadlock", nil, &DeadlockError{Name: "k"}), in("absent", nil, ErrAbsent), in("new", nil, errNew{}),
+		voteUnknown, voteNotSent, voteRefused, voteMissing,
+	}
+	classify := func(final bool) func(b ballot) string {
+		return func(b ballot) string {
+			err, ok := b.granted(final)
+			switch {
+			case !ok:
+				return ""
+			case err == nil:
+				return "yes"
+			case errors.Is(err, ErrLocked):
+				return "locked"
+			case answered(err):
+				return "never"
+			}
+			return "unavailable"
+		}
+	}
+	stays(t, votes, classify(false))
+	for _, n := range []int{3, 5} {
+		for name, b := range ballots(n, votes) {
+			count := func(is func(error) bool) int { return b.count(func(v vote) bool { return is(v.Err) }) }
+			yes, told := count(func(err error) bool { return err == nil }), count(func(err error) bool { return err == nil || answered(err) })
+			locked := count(func(err error) bool { return errors.Is(err, ErrLocked) })
+			lost := b.count(func(v vote) bool { return v.Err == voteUnknown.Err }) + n - b.count(func(vote) bool { return true })
+			err, ok := b.granted(true)
+			require.True(t, ok, name)
+			class := classify(true)(b)
+			assert.Equal(t, yes >= majority(n), class == "yes", name)
+			unsure := yes < majority(n) && yes+lost >= majority(n)
+			assert.Equal(t, told < majority(n) || unsure, class == "unavailable", "%s: a minority tells nothing", name)
+			if class != "yes" {
+				assert.Equal(t, class == "unavailable", errors.Is(err, ErrUnavailable) || errors.Is(err, voteRefused.Err), name)
+			}
+			if class == "never" && locked > 0 {
+				assert.Less(t, locked, majority(n), name)
+			}
+			if early := classify(false)(b); early != "" {
+				assert.Equal(t, class, early, name)
+			}
+		}
+	}
+}
+
+func TestTokensAgreed(t *testing.T) {
+	for _, test := range []struct {
+		tokens tokens
+		need   int
+		want   Token
+		ok     bool
+	}{
+		{tokens{0: 7, 1: 7}, 2, 7, true},
+		{tokens{0: 7, 2: 8}, 2, 8, false},
+		{tokens{0: 7, 1: 7, 2: 8}, 2, 8, false}, // a majority, but not of the largest
+		{tokens{0: 8, 1: 7, 2: 8}, 2, 8, true},
+		{tokens{0: 9, 1: 9, 2: 9, 3: 1}, 3, 9, true},
+		{tokens{0: 9, 1: 9, 2: 8, 3: 8, 4: 8}, 3, 9, false},
+		{tokens{4: 5}, 3, 5, false},
+	} {
+		got, ok := test.tokens.agreed(test.need)
+		assert.Equal(t, test.want, got, "%v", test.tokens)
+		assert.Equal(t, test.ok, ok, "%v", test.tokens)
+	}
+}
+
+// A mutex as one node tells it to an administrator.
+func mutexAt(id byte, left int64) []any {
+	return []any{"string", record(fakeID(id), 9000, "me|"), left, "1000", int64(0)}
+}
+
+// Holds of a lock with owners, which end at these times of the node's clock.
+func holdsAt(now int64, until map[byte]int64) []any {
+	fields := []any{"gl1", "rw"}
+	for id, at := range until {
+		fields = append(fields, fakeID(id), fmt.Sprintf("r|%d|9000|0|owner %c|me|", at, id))
+	}
+	return []any{"hash", fields, int64(9000), fmt.Sprint(now), int64(2)}
+}
+
+func fakeID(id byte) string { return fmt.Sprintf("%032x", id) }
+
+var nothingAt = []any{"none", "", int64(-2), "1000", int64(1)}
+
+func TestInspectVerdict(t *testing.T) {
+	votes := func(answers ...driver.Value) ballot {
+		var b ballot
+		for _, a := range answers {
+			v := vote{true, driver.Result{Value: a}}
+			if a == nil {
+				v.Err = voteUnknown.Err
+			}
+			b = append(b, v)
+		}
+		return b
+	}
+	for _, test := range []struct {
+		name    string
+		votes   ballot
+		holders map[string]int64 // ms left, by owner
+		waiters int
+	}{
+		{"nobody", votes(nothingAt, nothingAt, nothingAt), nil, 1},
+		{"a leftover", votes(mutexAt('a', 5000), nothingAt, nothingAt), nil, 1},
+		{"as long as a majority holds", votes(mutexAt('a', 5000), mutexAt('a', 3000), mutexAt('a', 4000)), map[string]int64{"": 4000}, 0},
+		{"a majority and a leftover", votes(mutexAt('b', 9000), mutexAt('a', 3000), mutexAt('a', 4000)), map[string]int64{"": 3000}, 0},
+		{"a split vote", votes(mutexAt('a', 5000), mutexAt('b', 5000), mutexAt('c', 5000)), nil, 0},
+		{"one node is silent", votes(nil, mutexAt('a', 5000), mutexAt('a', 6000)), map[string]int64{"": 5000}, 0},
+		{"readers, by clocks that differ", votes(
+			holdsAt(1000, map[byte]int64{'a': 4000, 'b': 500}),
+			holdsAt(90000, map[byte]int64{'a': 94000, 'b': 95000}),
+			holdsAt(5, map[byte]int64{'b': 2005, 'c': 9000})), map[string]int64{"owner a": 3000, "owner b": 2000}, 2},
+		{"two kinds", votes(mutexAt('a', 5000), holdsAt(0, map[byte]int64{'z': 7000}), mutexAt('a', 4000)), map[string]int64{"": 4000}, 2},
+	} {
+		v, err, ok := inspectVerdict(test.votes)
+		require.True(t, ok, test.name)
+		require.NoError(t, err, test.name)
+		reply := v.([]any)
+		holders, _ := parseHolders(reply[1], reply[2].(int64), reply[3])
+		got := map[string]int64{}
+		for _, h := range holders {
+			got[h.Owner] = h.Remaining.Milliseconds()
+		}
+		if test.holders == nil {
+			test.holders = map[string]int64{}
+		}
+		assert.Equal(t, test.holders, got, test.name)
+		assert.EqualValues(t, test.waiters, reply[4], test.name)
+	}
+	_, err, ok := inspectVerdict(votes(nil, nil, nothingAt))
+	assert.True(t, ok)
+	assert.ErrorIs(t, err, ErrUnavailable)
+	list := []any{"list", "", int64(-1), "1000", int64(0)}
+	v, _, _ := inspectVerdict(votes(list, list, mutexAt('a', 1)))
+	assert.Equal(t, "list", v.([]any)[0])
+	v, _, _ = inspectVerdict(votes(list, mutexAt('a', 1), mutexAt('a', 1)))
+	assert.Equal(t, "string", v.([]any)[0])
+}
+
+func TestBreakVerdict(t *testing.T) {
+	broken := append([]any{int64(1)}, mutexAt('a', 5000)[1:4]...)
+	foreign, none := []any{int64(-2), "list"}, []any{int64(0)}
+	for _, test := range []struct {
+		answers [3]any
+		want    int64
+	}{
+		{[3]any{none, none, none}, 0},
+		{[3]any{broken, none, none}, 0}, // a leftover
+		{[3]any{broken, broken, none}, 1},
+		{[3]any{foreign, broken, broken}, 1},
+		{[3]any{foreign, none, broken}, 0},
+		{[3]any{foreign, foreign, broken}, -2},
+	} {
+		var b ballot
+		for _, a := range test.answers {
+			b = append(b, vote{true, driver.Result{Value: a}})
+		}
+		v, err, ok := breakVerdict(b)
+		require.True(t, ok)
+		require.NoError(t, err)
+		status, _, _ := splitReply(v)
+		assert.Equal(t, test.want, status, "%v", test.answers)
+	}
+}

@@ -1,0 +1,346 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A QuorumConfig is how the nodes of a quorum are asked: an option of [NewQuorum]. The
+// zero value of a field is its default.
+type QuorumConfig struct {
+	// NodeTimeout bounds how long one node is waited for. It only matters where the
+	// other nodes do not decide. The default is [DefaultNodeTimeout].
+	NodeTimeout time.Duration
+	// LongestTTL is the longest TTL that any client of these nodes uses, for locks,
+	// Extend and Detach. A node that has lost its data takes no part in new locks
+	// for so long, since it may have forgotten a lease. All clients need the same
+	// value. The default is [DefaultLongestTTL].
+	LongestTTL time.Duration
+	// Bootstrap lets nodes that are all new, none of which has any data of a lock, be
+	// used at once. Without it they are used when LongestTTL has passed. It must
+	// not be set where all nodes could have lost their data while a lease was held.
+	Bootstrap bool
+}
+
+func (q QuorumConfig) applyClient(c *clientConfig) { c.quorum = &q }
+
+// Defaults and fixed times of a quorum.
+const (
+	DefaultNodeTimeout = 500 * time.Millisecond
+	DefaultLongestTTL  = time.Minute
+
+	// proposalSlack is how far from a node's own clock the token may lie that a
+	// client proposes, and at most a quarter of LongestTTL: twice as much and the
+	// difference of the nodes' clocks must stay below LongestTTL and the time that
+	// tokens are kept.
+	proposalSlack = 5 * time.Second
+	// markerLife is how long a node that nobody uses is remembered not to be new, or
+	// 4 times LongestTTL where that is longer.
+	markerLife = 30 * 24 * time.Hour
+	// A node is suspect when so many decisions in a row were made without it, or when
+	// maxLate requests are waiting for it that nobody else waits for. Then no more than
+	// maxProbes requests wait for it, unless it is needed for a majority.
+	patience  = 16
+	maxLate   = 64
+	maxProbes = 4
+
+	maxNodes = 15
+)
+
+// A quorum is an odd number of independent servers. A lock is held where a majority
+// holds it.
+//
+// Source: S. Sanfilippo, "Distributed locks with Redis" (Redlock).
+type quorum struct {
+	nodes []*node
+	cfg   QuorumConfig
+	ctx   context.Context // ends with close
+	// What the nodes are told of it: times in ms, the slack in µs.
+	longest, life, slack string
+
+	stop  context.CancelFunc
+	wg    sync.WaitGroup // requests in flight
+	polls atomic.Int32   // that wait for a decision
+
+	current atomic.Pointer[span]
+
+	met atomic.Bool // the nodes have been asked who they are
+
+	mu      sync.Mutex
+	closed  bool
+	ids     map[string]int        // run id → node
+	refused atomic.Pointer[error] // why the nodes make no quorum
+}
+
+func newQuorum(connectors []driver.Connector, cfg QuorumConfig) (*quorum, error) {
+	switch n := len(connectors); {
+	case n < 3:
+		return nil, invalid(fmt.Sprintf("a quorum of %d; use 3 or 5 independent servers, or New for one", n))
+	case n > maxNodes:
+		return nil, invalid(fmt.Sprintf("a quorum of %d nodes; the limit is %d", n, maxNodes))
+	case n%2 == 0:
+		return nil, invalid(fmt.Sprintf("a quorum of %d nodes, which tolerates no more failures than one of %d; use an odd number", n, n-1))
+	}
+	if cfg.NodeTimeout == 0 {
+		cfg.NodeTimeout = DefaultNodeTimeout
+	}
+	if cfg.LongestTTL == 0 {
+		cfg.LongestTTL = DefaultLongestTTL
+	}
+	switch {
+	case cfg.NodeTimeout < time.Millisecond:
+		return nil, invalid(fmt.Sprintf("a NodeTimeout of %v; use at least 1ms", cfg.NodeTimeout))
+	case cfg.LongestTTL < MinTTL || cfg.LongestTTL > MaxTTL:
+		return nil, invalid(fmt.Sprintf("a LongestTTL of %v; use one from %v to %v", cfg.LongestTTL, MinTTL, MaxTTL))
+	}
+	q := &quorum{
+		cfg: cfg, ids: map[string]int{},
+		longest: millis(cfg.LongestTTL), life: millis(max(markerLife, 4*cfg.LongestTTL)),
+		slack: strconv.FormatInt(min(proposalSlack, cfg.LongestTTL/4).Microseconds(), 10),
+	}
+	for i, c := range connectors {
+		if c == nil {
+			return nil, invalid(fmt.Sprintf("a nil Connector for node %d; use a driver's Wrap function or Open", i))
+		}
+		q.nodes = append(q.nodes, &node{link: newLink(c), quorum: q, place: i})
+	}
+	q.ctx, q.stop = context.WithCancel(context.Background())
+	return q, nil
+}
+
+// checkTTL returns why no lease may be so long.
+func (q *quorum) checkTTL(ttl time.Duration) error {
+	if ttl > q.cfg.LongestTTL {
+		return invalid(fmt.Sprintf("a TTL of %v on a quorum whose LongestTTL is %v; lower it, or raise that for all clients", ttl, q.cfg.LongestTTL))
+	}
+	return nil
+}
+
+func (q *quorum) shard(string) int { return 0 }
+
+// trusted is not asked where nobody is granted a lock by another's script.
+func (q *quorum) trusted() string { return "1" }
+
+func (q *quorum) contacted() bool {
+	n := 0
+	for _, node := range q.nodes {
+		if node.contacted() {
+			n++
+		}
+	}
+	return n >= majority(len(q.nodes))
+}
+
+func (q *quorum) links() []*link {
+	links := make([]*link, len(q.nodes))
+	for i, node := range q.nodes {
+		links[i] = node.link
+	}
+	return links
+}
+
+func (q *quorum) close() error {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	// A release that a majority has confirmed is still on its way to the others. They
+	// would keep the lock for its TTL.
+	late := time.AfterFunc(closeTime, q.stop)
+	q.wg.Wait()
+	late.Stop()
+	q.stop()
+	errs := make([]error, len(q.nodes))
+	for i, node := range q.nodes {
+		errs[i] = node.link.close()
+	}
+	return errors.Join(errs...)
+}
+
+func (q *quorum) run(ctx context.Context, c call) (driver.Value, error) {
+	r := q.runBatch(ctx, []call{c})[0]
+	return r.Value, r.Err
+}
+
+// runBatch asks all nodes and returns as soon as all outcomes are certain, or ctx
+// ends.
+func (q *quorum) runBatch(ctx context.Context, calls []call) []driver.Result {
+	ballots := make([]ballot, len(calls))
+	for i := range ballots {
+		ballots[i] = make(ballot, len(q.nodes))
+	}
+	results := make([]driver.Result, len(calls))
+	q.poll(ctx, calls, func(node int, answers []driver.Result) (decided bool) {
+		decided = true
+		for i, c := range calls {
+			ballots[i][node] = vote{true, answers[i]}
+			v, err, ok := c.script.verdict(ballots[i])
+			results[i] = driver.Result{Value: v, Err: err}
+			decided = decided && ok
+		}
+		return decided
+	})
+	for i, r := range results {
+		if r.Value == nil && r.Err == nil {
+			results[i].Err = ballots[i].failure() // ctx has ended
+		}
+	}
+	return results
+}
+
+// poll puts the calls to all nodes at once and shows the answers as they come, until
+// decided or ctx has ended. The nodes that have not answered by then have until the
+// node timeout to do so, so that what is on its way arrives.
+func (q *quorum) poll(ctx context.Context, calls []call, show func(node int, answers []driver.Result) (decided bool)) {
+	err := ctx.Err()
+	if err == nil && !q.enter() {
+		err = ErrClosed
+	}
+	if err != nil {
+		for i := range q.nodes {
+			show(i, allFailed(calls, driver.NotSent(err)))
+		}
+		return
+	}
+	defer q.wg.Done()
+	q.polls.Add(1)
+	defer q.polls.Add(-1)
+	inquiry := inquiry{ctx: q.span(), calls: calls, commands: commands(calls), answers: make(chan answer, len(q.nodes))}
+	spared := q.spared()
+	for _, node := range q.nodes {
+		if node.asked.Add(1) > maxProbes && spared[node.place] {
+			node.asked.Add(-1)
+			inquiry.answers <- answer{node.place, allFailed(calls, driver.NotSent(errSuspect))}
+			continue
+		}
+		node.ask(inquiry)
+	}
+	var answered [maxNodes]bool
+	for range q.nodes {
+		select {
+		case a := <-inquiry.answers:
+			answered[a.node] = true
+			if !show(a.node, a.results) {
+				continue
+			}
+		case <-ctx.Done():
+		case <-inquiry.ctx.Done():
+			q.timeUp(inquiry, &answered, show)
+		}
+		break
+	}
+	for i, node := range q.nodes {
+		if !answered[i] {
+			node.behind.Add(1)
+		}
+	}
+}
+
+// timeUp shows what nodes answered at the last moment, and that the others did not.
+func (q *quorum) timeUp(in inquiry, answered *[maxNodes]bool, show func(int, []driver.Result) bool) {
+	for {
+		select {
+		case a := <-in.answers:
+			answered[a.node] = true
+			if show(a.node, a.results) {
+				return
+			}
+			continue
+		default:
+		}
+		break
+	}
+	err := in.ctx.Err()
+	if q.ctx.Err() != nil {
+		err = ErrClosed
+	}
+	for i := range q.nodes {
+		if !answered[i] && show(i, allFailed(in.calls, err)) {
+			return
+		}
+	}
+}
+
+func allFailed(calls []call, err error) []driver.Result {
+	results := make([]driver.Result, len(calls))
+	for i := range results {
+		results[i].Err = err
+	}
+	return results
+}
+
+func (q *quorum) enter() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.wg.Add(1)
+	return true
+}
+
+// spared tells which nodes a decision can do without: those that are suspect, as long
+// as a majority is left, the worst first.
+func (q *quorum) spared() (spared [maxNodes]bool) {
+	for range len(q.nodes) - majority(len(q.nodes)) {
+		worst := -1
+		for i, n := range q.nodes {
+			if !spared[i] && n.suspect() && (worst < 0 || n.behind.Load() > q.nodes[worst].behind.Load()) {
+				worst = i
+			}
+		}
+		if worst >= 0 {
+			spared[worst] = true
+		}
+	}
+	return spared
+}
+
+func (q *quorum) refuse(why string) {
+	err := invalid(why)
+	q.refused.Store(&err)
+}
+
+// introduced tells that all nodes have said who they are, or have failed to.
+func (q *quorum) introduced(b ballot) bool {
+	for i, n := range q.nodes {
+		if !n.known.Load() && !b[i].in {
+			return false
+		}
+	}
+	return true
+}
+
+// fault is why the nodes make no quorum, once that is known.
+func (q *quorum) fault() error {
+	if err := q.refused.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// A span is a time in which what is asked of the nodes shares one context, as a
+// context with a timer of its own for each would cost more than the rest of asking.
+type span struct {
+	ctx context.Context
+	end time.Time
+}
+
+// span returns a context that ends when a node that is asked now has had its time,
+// which is NodeTimeout or a little less.
+func (q *quorum) span() context.Context {
+	s, now := q.current.Load(), time.Now()
+	if s != nil && now.Before(s.end) {
+		return s.ctx
+	}
+	ctx, cancel := context.WithTimeout(q.ctx, q.cfg.NodeTimeout)
+	context.AfterFunc(ctx, cancel)
+	q.current.Store(&span{ctx, now.Add(q.cfg.NodeTimeout / 16)})
+	return ctx
+}

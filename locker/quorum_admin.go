@@ -1,0 +1,141 @@
+package locker
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// What an administrator asks of a quorum is asked of all nodes. The holds that a
+// majority knows are those of the lock; others are leftovers.
+
+// inspectVerdict makes one reply of those to inspect.
+var inspectVerdict = knownVerdict(func(answers []driver.Value, need int) driver.Value {
+	var known []nodeHold
+	foreign := map[string]int{}
+	waiters := int64(0)
+	for _, v := range answers {
+		list, ok := v.([]any)
+		if !ok || len(list) != 5 {
+			continue
+		}
+		if kind, _ := list[0].(string); list[1] == "" && kind != "none" {
+			foreign[kind]++
+		}
+		n, _ := list[4].(int64)
+		waiters = max(waiters, n)
+		known = append(known, nodeHolds(list[1], list[2], list[3])...)
+	}
+	for kind, n := range foreign {
+		if n >= need {
+			return []any{kind, "", int64(-1), "0", waiters}
+		}
+	}
+	record, left := common(known, need)
+	kind := "none"
+	switch record.(type) {
+	case string:
+		kind = "string"
+	case []any:
+		kind = "hash"
+	}
+	return []any{kind, record, left, "0", waiters}
+})
+
+// breakVerdict makes one reply of those to break.
+var breakVerdict = knownVerdict(func(answers []driver.Value, need int) driver.Value {
+	var known []nodeHold
+	foreign := 0
+	for _, v := range answers {
+		status, rest, ok := splitReply(v)
+		switch {
+		case ok && status == -2:
+			if foreign++; foreign == need {
+				return v
+			}
+		case ok && status == 1 && len(rest) == 3:
+			known = append(known, nodeHolds(rest[0], rest[1], rest[2])...)
+		}
+	}
+	if record, left := common(known, need); record != nil {
+		return []any{int64(1), record, left, "0"}
+	}
+	return []any{int64(0)}
+})
+
+// A nodeHold is a hold as one node knows it.
+type nodeHold struct {
+	id   string
+	text string
+	left int64 // ms
+	own  bool  // in a record of its own, as a mutex
+}
+
+// nodeHolds reads a record as the inspect and break scripts give it.
+func nodeHolds(record, left, now any) []nodeHold {
+	switch record := record.(type) {
+	case string:
+		ms, _ := left.(int64)
+		if record == "" {
+			return nil
+		}
+		id := record // a foreign value
+		if rest, ok := strings.CutPrefix(record, recordPrefix); ok && len(rest) >= idLength {
+			id = rest[:idLength]
+		}
+		return []nodeHold{{id: id, text: record, left: ms, own: true}}
+	case []any:
+		text, _ := now.(string)
+		at, _ := strconv.ParseInt(text, 10, 64)
+		var holds []nodeHold
+		for i := 0; i+1 < len(record); i += 2 {
+			id, _ := record[i].(string)
+			text, _ := record[i+1].(string)
+			fields := strings.SplitN(text, "|", 3)
+			if !isID(id) || len(fields) != 3 {
+				continue
+			}
+			until, _ := strconv.ParseInt(fields[1], 10, 64)
+			if left := until - at; left > 0 {
+				// As on a node whose clock stands at 0.
+				text = fields[0] + "|" + strconv.FormatInt(left, 10) + "|" + fields[2]
+				holds = append(holds, nodeHold{id: id, text: text, left: left})
+			}
+		}
+		return holds
+	}
+	return nil
+}
+
+// common makes a record of the holds that so many nodes know, and for how long so
+// many still will. It is nil if there are none.
+func common(known []nodeHold, need int) (record driver.Value, left int64) {
+	var order []string
+	byID := map[string][]nodeHold{}
+	for _, h := range known {
+		if byID[h.id] == nil {
+			order = append(order, h.id)
+		}
+		byID[h.id] = append(byID[h.id], h)
+	}
+	var fields []any
+	for _, id := range order {
+		holds := byID[id]
+		if len(holds) < need {
+			continue
+		}
+		slices.SortFunc(holds, func(a, b nodeHold) int { return int(b.left - a.left) })
+		h := holds[need-1]
+		if h.own {
+			return h.text, h.left
+		}
+		fields = append(fields, h.id, h.text)
+		left = max(left, h.left)
+	}
+	if fields == nil {
+		return nil, -2
+	}
+	return fields, left
+}

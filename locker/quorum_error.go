@@ -1,0 +1,60 @@
+package locker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// A QuorumError says how the nodes of a quorum voted where no majority gave the
+// lock, or answered at all. In its chain is why: a [*LockedError] where others hold
+// it, [ErrUnavailable] where too few nodes answered.
+type QuorumError struct {
+	Votes  []Vote
+	reason error
+	most   bool // nodes have done what they were asked
+}
+
+// A Vote is what one node of a quorum said.
+type Vote struct {
+	Node   int    // the node's place in the list given to New, from 0
+	Answer string // for people to read
+	Err    error  // why there was no answer, if there was none
+}
+
+func (e *QuorumError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v (quorum of %d nodes:", e.reason, len(e.Votes))
+	for i, v := range e.Votes {
+		if i > 0 {
+			b.WriteByte(';')
+		}
+		fmt.Fprintf(&b, " node %d: %s", v.Node, strings.TrimPrefix(v.Answer, "locker: "))
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// mostDone tells of the error of a call that all nodes were to execute that a majority
+// has.
+func mostDone(err error) bool {
+	e, ok := errors.AsType[*QuorumError](err)
+	return ok && e.most
+}
+
+// undecided tells that the lock is held by nobody, for all that is known: no majority
+// names the same holder, and none is a reader, of which there may be many.
+func (e *QuorumError) undecided() bool {
+	nodes := map[string]int{}
+	for _, v := range e.Votes {
+		if locked, ok := errors.AsType[*LockedError](v.Err); ok {
+			if nodes[locked.by]++; nodes[locked.by] >= majority(len(e.Votes)) || locked.Holder.Mode == Reading {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Unwrap returns the reason.
+func (e *QuorumError) Unwrap() error { return e.reason }

@@ -1,0 +1,495 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// down makes a node refuse connections.
+func (f *fakeDeployment) down() {
+	refused := driver.NotSent(errors.New("connection refused"))
+	f.set(func() {
+		f.connectErr = errors.New("connection refused")
+		f.before = func(context.Context, driver.Command) error { return refused }
+	})
+}
+
+// slow makes every request to a node take so long.
+func (f *fakeDeployment) slow(d time.Duration) {
+	f.set(func() { f.before = wait(d) })
+}
+
+func wait(d time.Duration) func(context.Context, driver.Command) error {
+	return func(ctx context.Context, _ driver.Command) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// runs tells whether cmd runs the script.
+func (s *script) runs(cmd driver.Command) bool { return slices.Contains(cmd.Args, s.sha) }
+
+// With a node that is down, the others say whether the lock is held.
+func TestQuorumTellsLockedWithoutAMinority(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		quorumBubble(t, n, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			a, b := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+			_, err := a.Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+			synctest.Wait()
+			for i := range n / 2 {
+				nodes[i].down()
+			}
+			for i := n / 2; i < n; i++ {
+				nodes[i].slow(time.Millisecond) // the others fail before these answer
+			}
+			for range 20 {
+				_, err = b.Mutex("k").TryLock(t.Context())
+				assert.ErrorIs(t, err, ErrLocked)
+				assert.NotErrorIs(t, err, ErrUnavailable)
+			}
+		})
+	}
+}
+
+// A minority where something foreign stands at the key, ends nobody's wait.
+func TestQuorumWaitsBesideAForeignMinority(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		nodes[0].Set("k", "foreign")
+		a, b := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+		lease, err := a.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		waiting := background(t, b.Mutex("k"))
+		require.NoError(t, lease.Unlock(t.Context()))
+		assert.NotNil(t, <-waiting)
+
+		nodes[1].Set("other", "foreign")
+		nodes[2].Set("other", "foreign")
+		_, err = b.Mutex("other").Lock(t.Context())
+		assert.ErrorIs(t, err, ErrForeign)
+	})
+}
+
+// A Bootstrap that stays set costs nothing once the nodes take part.
+func TestQuorumBootstrapDoesNotWait(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{Bootstrap: true})
+		_, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		nodes[2].hang()
+		begun := time.Now()
+		_, err = c.Mutex("k").TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrLocked)
+		assert.Zero(t, time.Since(begun))
+	})
+}
+
+// Of several that were refused a connection for good and one whose reply was lost,
+// the one may have given the lock.
+func TestQuorumIsNotSentOnlyIfNoNodeIs(t *testing.T) {
+	refused := driver.NotSent(driver.NewServerError("WRONGPASS invalid username-password pair"))
+	notSent := driver.NotSent(errors.New("no route"))
+	for _, test := range []struct {
+		votes []driver.Result
+		want  driver.Outcome
+	}{
+		// Most have refused, so that the vote as a whole is no; but one may be cast.
+		{[]driver.Result{{Err: refused}, {Err: refused}, {Err: errLostReply}}, driver.OutcomeReplied},
+		{[]driver.Result{{Err: refused}, {Err: refused}, {Value: int64(1)}}, driver.OutcomeReplied},
+		{[]driver.Result{{Err: refused}, {Err: errLostReply}, {Err: errLostReply}}, driver.OutcomeUnknown},
+		{[]driver.Result{{Err: refused}, {}, {}}, driver.OutcomeUnknown},
+		{[]driver.Result{{Err: notSent}, {Err: notSent}, {Value: int64(1)}}, driver.OutcomeUnknown},
+		{[]driver.Result{{Err: refused}, {Err: refused}, {Err: notSent}}, driver.OutcomeNotSent},
+	} {
+		var b ballot
+		for _, r := range test.votes {
+			b = append(b, vote{r != driver.Result{}, r})
+		}
+		assert.Equal(t, test.want, driver.OutcomeOf(b.failure()), "%v", test.votes)
+	}
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		for _, f := range nodes[:2] {
+			f.set(func() { f.connectErr = refused })
+		}
+		_, err := nodes.client(t, QuorumConfig{}).Mutex("k").TryLock(t.Context())
+		require.Error(t, err)
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"), "what the third gave is released")
+	})
+}
+
+// A lost reply does not make a free lock look taken.
+func TestQuorumTryLockAfterLostReplies(t *testing.T) {
+	for _, opts := range [][]Option{nil, {Fenced()}, {Reentrant()}} {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			nodes[0].down()
+			nodes[1].set(func() { nodes[1].after = once("EVALSHA", errLostReply) })
+			nodes[2].set(func() { nodes[2].after = once("EVALSHA", errLostReply) })
+			lease, err := nodes.client(t, QuorumConfig{}).Mutex("k", opts...).TryLock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+			synctest.Wait()
+			assert.Zero(t, nodes.holding("k"))
+		})
+	}
+}
+
+// A majority that answers too late has given the lock all the same.
+func TestQuorumTryLockAfterLateReplies(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{NodeTimeout: 5 * time.Second})
+		for _, f := range nodes {
+			first := true
+			f.set(func() {
+				f.after = func(ctx context.Context, _ driver.Command) error {
+					f.mu.Lock()
+					late := first
+					first = false
+					f.mu.Unlock()
+					if late {
+						return wait(89*time.Millisecond)(ctx, driver.Command{})
+					}
+					return nil
+				}
+			})
+		}
+		lease, err := c.Mutex("k", TTL(200*time.Millisecond)).TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
+// A round whose second step could not be sent is given up like any other.
+func TestQuorumEndsARoundWhoseSecondStepWasNotSent(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		for i, f := range nodes {
+			f.Set(newKeys("k").fence, "900000000000000"+string(rune('1'+i)))
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					if mutexFamily.fence.runs(cmd) {
+						return driver.NotSent(errors.New("no route"))
+					}
+					return nil
+				}
+			})
+		}
+		_, err := nodes.client(t, QuorumConfig{}).Mutex("k", Fenced()).TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrUnavailable)
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
+// A re-entry that has to ask the nodes does not get the token that most of them drew
+// for the outer lease, which was granted a larger one.
+func TestQuorumReentryHasALargerToken(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		m := nodes.client(t, QuorumConfig{}).Mutex("k", Reentrant(), Fenced(), NoRenewal(), As(NewOwner()))
+		nodes[0].Set(newKeys("k").fence, "9000000000000000")
+		nodes[2].slow(time.Millisecond)
+		outer, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 9000000000000001, outer.Token())
+		time.Sleep(time.Second)
+		nodes[2].heal()
+		nodes[0].slow(time.Millisecond)
+		inner, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		require.NotSame(t, outer.tenure, inner.tenure)
+		assert.Greater(t, inner.Token(), outer.Token())
+	})
+}
+
+// identifiedConn has a run id.
+type identifiedConn struct {
+	*fakeConn
+	describe func() (driver.Topology, error)
+}
+
+type identified struct {
+	*fakeDeployment
+	describe func() (driver.Topology, error)
+}
+
+func (c identifiedConn) Describe(context.Context) (driver.Topology, error) { return c.describe() }
+
+func (f identified) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := f.fakeDeployment.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return identifiedConn{conn.(*fakeConn), f.describe}, nil
+}
+
+// Two connectors to one server are no two votes, also while it is not known yet that
+// they are.
+func TestQuorumOfOneServerTwice(t *testing.T) {
+	quorumBubble(t, 2, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		var mu sync.Mutex
+		silent := true
+		id := func(id string) func() (driver.Topology, error) {
+			return func() (driver.Topology, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if silent {
+					return driver.Topology{}, errors.New("timeout")
+				}
+				return driver.Topology{RunID: id}, nil
+			}
+		}
+		a, other := identified{nodes[0], id("a")}, identified{nodes[1], id("b")}
+		other.down()
+		c, err := NewQuorum([]driver.Connector{a, a, other})
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = c.Mutex("k").TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrUnavailable)
+		mu.Lock()
+		silent = false
+		mu.Unlock()
+		_, err = c.Mutex("k").TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrInvalid)
+		assert.ErrorContains(t, err, "nodes 0 and 1")
+	})
+}
+
+// Servers that turn out to be no quorum after some have given the lock do not keep it.
+func TestQuorumOfOneServerTwiceLeavesNothing(t *testing.T) {
+	quorumBubble(t, 2, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		id := func(id string, after time.Duration) func() (driver.Topology, error) {
+			return func() (driver.Topology, error) { time.Sleep(after); return driver.Topology{RunID: id}, nil }
+		}
+		a, b := identified{nodes[0], id("a", 0)}, identified{nodes[1], id("b", 0)}
+		again := identified{nodes[0], id("a", 100*time.Millisecond)}
+		c, err := NewQuorum([]driver.Connector{a, b, again})
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = c.Mutex("k").TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrInvalid)
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+		_, err = c.Mutex("k").TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrInvalid)
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
+// A client whose clock is fast leaves tokens ahead of the nodes' clocks. A node that
+// has forgotten them is not asked before they lie behind.
+func TestQuorumTokensOutliveTheLossOfANode(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{LongestTTL: 2 * time.Second}, TTL(time.Second))
+		fast := func() { // the proposals of a client whose clock is fast
+			for _, f := range nodes {
+				f.set(func() {
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if mutexFamily.acquire.runs(cmd) {
+							cmd.Args[len(cmd.Args)-4] = "9000000000000000"
+						}
+						return nil
+					}
+				})
+			}
+		}
+		fast()
+		nodes[2].hang()
+		first, err := c.Mutex("k", Fenced()).Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, first.Unlock(t.Context()))
+		for _, f := range nodes {
+			f.heal()
+		}
+		nodes[0].FlushAll()
+		nodes[1].hang()
+		second, err := c.Mutex("k", Fenced()).Lock(t.Context())
+		require.NoError(t, err)
+		assert.Greater(t, second.Token(), first.Token())
+	})
+}
+
+// A bootstrap that comes late makes no node take part that has lost its data since.
+func TestQuorumLateBootstrap(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		var mu sync.Mutex
+		var late driver.Command
+		nodes[0].set(func() {
+			nodes[0].before = func(_ context.Context, cmd driver.Command) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if bootScript.runs(cmd) {
+					late = driver.Command{Args: slices.Clone(cmd.Args), FirstKey: cmd.FirstKey, NumKeys: cmd.NumKeys}
+				}
+				return nil
+			}
+		})
+		c := nodes.client(t, QuorumConfig{Bootstrap: true})
+		lease, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NotEmpty(t, late.Args)
+		time.Sleep(time.Second)
+		nodes[0].FlushAll()
+		conn, err := nodes[0].Connect(t.Context())
+		require.NoError(t, err)
+		defer conn.Close()
+		_, _ = conn.Do(t.Context(), driver.Command{Args: []string{"SCRIPT", "LOAD", bootScript.source}})
+		_, err = conn.Do(t.Context(), late)
+		require.NoError(t, err)
+		nodes[1].down()
+		_, err = c.Mutex("k").TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrUnavailable)
+	})
+}
+
+// What is left on nodes that answer is cleaned up, however long another is down, and
+// the client does not go on about that one for long.
+func TestQuorumCleansUpBesideADeadNode(t *testing.T) {
+	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		nodes[4].down()
+		_, err := nodes.client(t, QuorumConfig{}).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		nodes[0].Del("k")
+		c := nodes.client(t, QuorumConfig{})
+		for range 100 {
+			_, err := c.Mutex("k").TryLock(t.Context())
+			require.ErrorIs(t, err, ErrLocked)
+		}
+		synctest.Wait()
+		assert.False(t, nodes[0].Exists("k"))
+		time.Sleep(3 * time.Second)
+		c.dog.mu.Lock()
+		assert.Zero(t, c.dog.underway)
+		c.dog.mu.Unlock()
+		_, err = c.Mutex("k").TryLock(t.Context())
+		require.ErrorIs(t, err, ErrLocked)
+		begun := time.Now()
+		assert.NoError(t, c.Close())
+		assert.Less(t, time.Since(begun), time.Second)
+	})
+}
+
+// Behind a node that is slow, but not hung, requests do not pile up.
+func TestQuorumBoundsWhatWaitsForASlowNode(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		nodes[0].slow(time.Millisecond)
+		nodes[1].slow(time.Millisecond)
+		nodes[2].slow(100 * time.Millisecond)
+		end := time.Now().Add(400 * time.Millisecond)
+		most := int32(0)
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				m := c.Mutex(string(rune('a' + i)))
+				for time.Now().Before(end) {
+					lease, err := m.Lock(t.Context())
+					if assert.NoError(t, err) {
+						assert.NoError(t, lease.Unlock(t.Context()))
+					}
+				}
+			})
+		}
+		for time.Now().Before(end) {
+			time.Sleep(time.Millisecond)
+			most = max(most, c.quorum.nodes[2].asked.Load())
+		}
+		wg.Wait()
+		assert.LessOrEqual(t, most, int32(maxLate+16))
+	})
+}
+
+// A foreign value at a minority does not keep ForceRelease from telling what it did.
+func TestQuorumForceReleaseBesideAForeignMinority(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		nodes[0].Set("k", "foreign")
+		c := nodes.client(t, QuorumConfig{}, Label("me"))
+		_, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = c.ForceRelease(ended, "k")
+		assert.ErrorIs(t, err, context.Canceled)
+		synctest.Wait()
+		assert.Equal(t, 3, nodes.holding("k"), "nothing is sent under a context that has ended")
+		holders, err := c.ForceRelease(t.Context(), "k")
+		require.NoError(t, err)
+		require.Len(t, holders, 1)
+		assert.Equal(t, "me", holders[0].Label)
+		nodes[1].Set("k", "foreign")
+		_, err = c.ForceRelease(t.Context(), "k")
+		assert.ErrorIs(t, err, ErrForeign)
+	})
+}
+
+// A lease that most nodes have forgotten is released at the others.
+func TestQuorumUnlockOfALostLeaseLeavesNothing(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		lease, err := nodes.client(t, QuorumConfig{}).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		nodes[0].Del("k")
+		nodes[1].Del("k")
+		<-lease.Context().Done()
+		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrAbsent)
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
+// The intent of a writer that died keeps readers out for a while. They do not ask all
+// the time meanwhile.
+func TestQuorumReaderWaitsForTheEndOfAnIntent(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		lease, err := c.Mutex("k", ForReading()).Lock(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		m := c.Mutex("k", ForWriting())
+		dead := request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: "dead", tail: m.tail, ttl: m.ttl}
+		_, err = c.quorum.acquire(t.Context(), &dead, place{reservation: newID(), life: 4 * time.Second}, new(taken))
+		require.ErrorIs(t, err, ErrLocked)
+		require.NoError(t, lease.Unlock(t.Context()))
+		synctest.Wait()
+		nodes[0].reset()
+		begun := time.Now()
+		_, err = c.Mutex("k", ForReading()).Lock(t.Context())
+		require.NoError(t, err)
+		assert.InDelta(t, 4*time.Second, time.Since(begun), float64(100*time.Millisecond))
+		assert.Less(t, len(nodes[0].commands()), 30)
+	})
+}

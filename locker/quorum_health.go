@@ -1,0 +1,35 @@
+package locker
+
+import "time"
+
+// A NodeHealth tells how one node of a quorum has answered of late.
+type NodeHealth struct {
+	Node int // the node's place in the list given to NewQuorum, from 0
+	// Suspect tells that locks have been decided without the node for a while. It is
+	// asked only now and then, until it answers again.
+	Suspect bool
+	// Answered is when it answered last, zero if it never has.
+	Answered time.Time
+	// Err is why it has not answered since, nil if it has.
+	Err error
+}
+
+// Nodes tells how the nodes of a quorum do, by what requests have met. It asks
+// nothing. On one deployment it is empty.
+func (c *Client) Nodes() []NodeHealth {
+	if c.quorum == nil {
+		return nil
+	}
+	var all []NodeHealth
+	for i, n := range c.quorum.nodes {
+		h := NodeHealth{Node: i, Suspect: n.suspect()}
+		if at := n.heard.Load(); at != 0 {
+			h.Answered = time.UnixMicro(at)
+		}
+		if err := n.err.Load(); err != nil {
+			h.Err = *err
+		}
+		all = append(all, h)
+	}
+	return all
+}

@@ -1,0 +1,179 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A node is one server of a quorum. What is asked of it while a request is under way
+// goes out together with the next one, so that a busy node gets fewer and larger
+// packets, and one that hangs holds few goroutines.
+type node struct {
+	*link
+	quorum *quorum
+	place  int                   // in the list of nodes
+	heard  atomic.Int64          // when it answered last, in Unix µs
+	err    atomic.Pointer[error] // of the last request that had no answer since
+	known  atomic.Bool           // its run id has been compared with the others'
+	barred atomic.Bool           // it is no server of its own, and asked nothing
+	behind atomic.Int32          // decisions made without it since it answered last
+	asked  atomic.Int32          // inquiries that it has not answered
+
+	mu      sync.Mutex
+	waiting []inquiry // to be sent
+	senders int       // requests under way
+	sent    time.Time // when the last of them was begun
+	took    time.Duration
+}
+
+const (
+	// A node that takes longer to answer than soon has up to nodeSenders requests under
+	// way, lest everything waits for two answers instead of one.
+	soon        = 5 * time.Millisecond
+	nodeSenders = 4
+)
+
+// An inquiry is what all nodes are asked.
+type inquiry struct {
+	ctx      context.Context // ends when a node has had its time to answer
+	calls    []call
+	commands []driver.Command // the same, ready to be sent
+	answers  chan answer      // has room for one of each node
+}
+
+// An answer is what one node says to an inquiry.
+type answer struct {
+	node    int
+	results []driver.Result // in the order of the calls
+}
+
+// ask puts an inquiry to the node. It does not wait for anything.
+func (n *node) ask(in inquiry) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waiting = append(n.waiting, in)
+	if n.senders == 0 || n.senders < nodeSenders && (n.took > soon || time.Since(n.sent) > soon) {
+		n.senders++
+		n.quorum.wg.Go(n.send)
+	}
+}
+
+// send makes requests of what is waiting until nothing is.
+func (n *node) send() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var batch []inquiry
+	for len(n.waiting) > 0 {
+		batch, n.waiting = n.waiting, batch[:0]
+		begun := time.Now()
+		n.sent = begun
+		n.mu.Unlock()
+		for part := range slices.Chunk(batch, batchSize) {
+			n.request(part)
+		}
+		clear(batch)
+		n.mu.Lock()
+		n.took = time.Since(begun)
+	}
+	n.senders--
+}
+
+// request makes one request of several inquiries.
+func (n *node) request(batch []inquiry) {
+	all := batch[len(batch)-1]
+	if len(batch) > 1 {
+		all.calls, all.commands = nil, nil
+		for _, in := range batch {
+			all.calls, all.commands = append(all.calls, in.calls...), append(all.commands, in.commands...)
+		}
+	}
+	results := n.exchange(all)
+	for _, in := range batch {
+		n.asked.Add(-1)
+		in.answers <- answer{n.place, results[:len(in.calls):len(in.calls)]}
+		results = results[len(in.calls):]
+	}
+}
+
+// exchange makes the calls of one request, and notes how the node does.
+func (n *node) exchange(in inquiry) []driver.Result {
+	if err := in.ctx.Err(); err != nil {
+		return allFailed(in.calls, driver.NotSent(err))
+	}
+	conn, err := n.get(in.ctx)
+	if err == nil {
+		err = n.identify(in.ctx, conn)
+	}
+	if err != nil {
+		n.err.Store(&err)
+		return allFailed(in.calls, err)
+	}
+	results := n.runCommands(in.ctx, in.calls, in.commands)
+	for _, r := range results {
+		if r.Err == nil || driver.OutcomeOf(r.Err) == driver.OutcomeReplied {
+			n.behind.Store(0)
+			n.heard.Store(time.Now().UnixMicro())
+			if n.err.Load() != nil {
+				n.err.Store(nil)
+			}
+			return results
+		}
+	}
+	n.err.Store(&results[0].Err)
+	return results
+}
+
+var errSuspect = errors.New("locker: the node has not answered for a while and is asked only now and then")
+
+// suspect tells that decisions have been made without the node for a while. Requests
+// must not pile up behind it.
+func (n *node) suspect() bool {
+	return n.behind.Load() > patience || n.asked.Load()-n.quorum.polls.Load() > maxLate
+}
+
+// identify bars a node that is the same server as another one, or a Cluster, and lets
+// no lock be taken from then on. What the other nodes hold already can be released.
+func (n *node) identify(ctx context.Context, conn driver.Conn) error {
+	q := n.quorum
+	if n.barred.Load() {
+		return driver.NotSent(q.fault())
+	}
+	if n.known.Load() {
+		return nil
+	}
+	d, ok := conn.(driver.Describer)
+	if !ok {
+		n.known.Store(true)
+		return nil
+	}
+	t, err := d.Describe(ctx)
+	if err != nil {
+		// Until it is known to be another server, it has no vote.
+		return driver.NotSent(fmt.Errorf("which server it is: %w", err))
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	why := ""
+	if other, ok := q.ids[t.RunID]; ok && t.RunID != "" && other != n.place {
+		why = fmt.Sprintf("nodes %d and %d of the quorum are the same server (run id %s); give each server once", min(n.place, other), max(n.place, other), t.RunID)
+	} else if t.Mode == driver.ModeCluster {
+		why = fmt.Sprintf("node %d of the quorum is a Cluster; give independent servers", n.place)
+	}
+	if why != "" {
+		q.refuse(why)
+		n.barred.Store(true)
+		return driver.NotSent(q.fault())
+	}
+	if t.RunID != "" {
+		q.ids[t.RunID] = n.place
+	}
+	n.known.Store(true)
+	return nil
+}

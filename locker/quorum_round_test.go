@@ -1,0 +1,203 @@
+package locker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// The nodes have given the lock, and the client does not hear it. Asking again it must
+// not take its own hold for somebody else's.
+func TestQuorumLostRepliesOfAMajority(t *testing.T) {
+	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		require.NoError(t, must(t, c.Mutex("warm")).Unlock(t.Context()))
+		synctest.Wait()
+		for _, opts := range [][]Option{{}, {Fenced()}, {Reentrant(), Fenced()}, {ForWriting()}} {
+			for _, f := range nodes[:3] {
+				f.set(func() { f.after = once("EVALSHA", errLostReply) })
+			}
+			lease, err := c.Mutex("k", opts...).TryLock(t.Context())
+			require.NoError(t, err)
+			assert.True(t, lease.Valid())
+			require.NoError(t, lease.Unlock(t.Context()))
+			time.Sleep(time.Second)
+			assert.Zero(t, nodes.holding("k"))
+		}
+	})
+}
+
+// An orphan on one node and a lost reply of another: the lock is free, and asking again
+// shows that.
+func TestQuorumLostReplyBesideAnOrphan(t *testing.T) {
+	for _, opts := range [][]Option{{}, {Fenced()}, {Reentrant()}, {ForWriting()}, {ForReading()}} {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			c := nodes.client(t, QuorumConfig{})
+			require.NoError(t, must(t, c.Mutex("warm")).Unlock(t.Context()))
+			writer := append(opts[:len(opts):len(opts)], ForWriting())
+			if c.Mutex("k", opts...).mode != modeRead {
+				writer = opts
+			}
+			must(t, c.Mutex("k", writer...))
+			synctest.Wait()
+			nodes[1].Del("k")
+			nodes[2].Del("k")
+			nodes[2].set(func() { nodes[2].after = once("EVALSHA", errLostReply) })
+			lease, err := c.Mutex("k", append(opts[:len(opts):len(opts)], As(NewOwner()))...).TryLock(t.Context())
+			require.NoError(t, err)
+			assert.True(t, lease.Valid())
+			require.NoError(t, lease.Unlock(t.Context()))
+		})
+	}
+}
+
+func must(t *testing.T, m *Mutex) *Lease {
+	t.Helper()
+	lease, err := m.TryLock(t.Context())
+	require.NoError(t, err)
+	return lease
+}
+
+// That a lock is held is not confused with too few nodes answering, however soon a
+// node that is down says so.
+func TestQuorumWaitsUntilItKnowsWhyNot(t *testing.T) {
+	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		a, b := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+		must(t, a.Mutex("k"))
+		require.NoError(t, must(t, b.Mutex("warm")).Unlock(t.Context()))
+		synctest.Wait()
+		nodes[0].set(func() { nodes[0].before = fails })
+		nodes[1].answersLate(10 * time.Millisecond)
+		nodes[2].answersLate(20 * time.Millisecond)
+		_, err := b.Mutex("k").TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrLocked)
+		assert.NotErrorIs(t, err, ErrUnavailable)
+		nodes[3].set(func() { nodes[3].before = fails })
+		nodes[4].set(func() { nodes[4].before = fails })
+		_, err = b.Mutex("k").TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrUnavailable)
+		assert.NotErrorIs(t, err, ErrLocked)
+	})
+}
+
+func fails(context.Context, driver.Command) error { return errLostReply }
+
+// answersLate makes a node answer late.
+func (f *fakeDeployment) answersLate(d time.Duration) {
+	f.set(func() {
+		f.after = func(context.Context, driver.Command) error { time.Sleep(d); return nil }
+	})
+}
+
+// A round that failed does not stand in the way of the next one, though the errand that
+// cleans up after it has to wait for nodes that are down.
+func TestQuorumRoundThatFailedIsOverBeforeTheNext(t *testing.T) {
+	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		require.NoError(t, must(t, c.Mutex("warm")).Unlock(t.Context()))
+		synctest.Wait()
+		for _, f := range nodes[2:] {
+			f.hang()
+		}
+		m := c.Mutex("k", AttemptTimeout(100*time.Millisecond))
+		for range 8 {
+			_, err := m.TryLock(t.Context())
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.Zero(t, nodes.holding("k"), "what was taken is released")
+		}
+		nodes[2].heal()
+		begun := time.Now()
+		lease, err := m.TryLock(t.Context())
+		require.NoError(t, err)
+		assert.Less(t, time.Since(begun), 2*time.Second)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// Whoever unlocks and closes leaves nothing behind, also not on the nodes that answer
+// later than the others.
+func TestQuorumCloseLetsReleasesArrive(t *testing.T) {
+	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		lease := must(t, c.Mutex("k"))
+		synctest.Wait()
+		nodes[0].set(func() {
+			nodes[0].before = func(context.Context, driver.Command) error { time.Sleep(50 * time.Millisecond); return nil }
+		})
+		nodes[1].hang()
+		require.NoError(t, lease.Unlock(t.Context()))
+		begun := time.Now()
+		require.NoError(t, c.Close())
+		assert.LessOrEqual(t, time.Since(begun), DefaultNodeTimeout)
+		assert.Equal(t, 1, nodes.holding("k"), "but the one that hangs")
+	})
+}
+
+// The caller has given up, and the nodes' replies to that are lost while the client is
+// being closed.
+func TestQuorumCloseEndsARoundThatWasGivenUp(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		require.NoError(t, must(t, c.Mutex("warm")).Unlock(t.Context()))
+		synctest.Wait()
+		healed := time.Now().Add(50 * time.Millisecond)
+		for _, f := range nodes {
+			f.set(func() {
+				f.after = func(context.Context, driver.Command) error {
+					if time.Now().After(healed) {
+						return nil
+					}
+					time.Sleep(30 * time.Millisecond)
+					return errLostReply
+				}
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := c.Mutex("k").TryLock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, c.Close())
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
+// What was asked of a node while it was needed does not let requests pile up behind it
+// when it is not any more.
+func TestQuorumRequestsDoNotPileUpAfterAMajorityWasDown(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{NodeTimeout: time.Minute})
+		require.NoError(t, must(t, c.Mutex("warm")).Unlock(t.Context()))
+		synctest.Wait()
+		nodes[0].hang()
+		nodes[1].hang()
+		for range 2 * patience {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_, err := c.Mutex("k").TryLock(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			cancel()
+		}
+		time.Sleep(time.Hour) // all of that is over
+		nodes[1].heal()
+		before := c.quorum.nodes[0].asked.Load()
+		assert.Zero(t, before)
+		for range 4 * patience {
+			lease, err := c.Mutex("k").TryLock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+		assert.LessOrEqual(t, c.quorum.nodes[0].asked.Load(), int32(maxProbes))
+	})
+}

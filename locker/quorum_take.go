@@ -1,0 +1,254 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// errNew is the answer of a node that may have forgotten a lease.
+type errNew struct {
+	left   time.Duration
+	marker string // by which the node knows since when it is new
+}
+
+func (e errNew) Error() string {
+	return fmt.Sprintf("the node is new, or has lost its data, and takes no part for %v more", e.left)
+}
+
+// offer is what a node of a quorum is told besides: the token that all nodes are
+// offered, so that they agree, and how to know that it has lost its data.
+func (q *quorum) offer() []string {
+	return []string{strconv.FormatInt(time.Now().UnixMicro(), 10), q.slack, q.longest, q.life}
+}
+
+// acquire takes the lock at a majority of the nodes, or says why it was not had. Then
+// some nodes may have given it all the same, which taken tells; it is for the caller
+// to ask again under the same id, or to end the attempt by [quorum.giveUp] and to make
+// the next one under another.
+func (q *quorum) acquire(ctx context.Context, r *request, p place, taken *taken) (Token, error) {
+	c := acquireCall(r, p, q.trusted(), q.offer())
+	read := func(v driver.Value) (Token, error) {
+		token, _, err := r.acquired(v)
+		return token, err
+	}
+	tokens, ballot, err := q.grant(ctx, c, read)
+	taken.note(ballot)
+	if err != nil && q.cfg.Bootstrap && q.bootstrap(ctx, ballot) {
+		tokens, ballot, err = q.grant(ctx, c, read)
+		taken.note(ballot)
+	}
+	if err != nil || !r.fenced || r.mode == modeRead {
+		return 0, err
+	}
+	return q.agree(ctx, r, tokens)
+}
+
+// taken is where a lock may have been given.
+type taken [maxNodes]struct{ may, certainly bool }
+
+func (t *taken) note(b ballot) {
+	for i, v := range b {
+		_, isNew := errors.AsType[errNew](v.Err)
+		unknown := !v.in || v.Err != nil && !answered(v.Err) && !isNew && driver.OutcomeOf(v.Err) == driver.OutcomeUnknown
+		certainly := v.in && v.Err == nil
+		t[i].certainly = t[i].certainly || certainly
+		t[i].may = t[i].may || certainly || unknown
+	}
+}
+
+func (t *taken) anywhere() bool {
+	for _, node := range t {
+		if node.may {
+			return true
+		}
+	}
+	return false
+}
+
+// certain is how many nodes have given the lock.
+func (t *taken) certain() int {
+	n := 0
+	for _, node := range t {
+		if node.certainly {
+			n++
+		}
+	}
+	return n
+}
+
+// giveUp ends an attempt everywhere. It returns when the nodes have done so that are
+// known to have given the lock, or ctx has ended; the others follow in the background.
+// Then it tells done whether it has missed one that may have given it.
+func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(missed bool)) {
+	if !q.enter() {
+		done(true)
+		return
+	}
+	known := taken.certain()
+	over := make(chan struct{})
+	go func() {
+		defer q.wg.Done()
+		missed := false
+		if known == 0 {
+			close(over)
+		}
+		q.poll(q.ctx, []call{c}, func(node int, answers []driver.Result) bool {
+			missed = missed || taken[node].may && answers[0].Err != nil
+			if taken[node].certainly {
+				if known--; known == 0 {
+					close(over)
+				}
+			}
+			return false
+		})
+		done(missed || q.ctx.Err() != nil)
+	}()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	case <-q.ctx.Done():
+	}
+}
+
+// attach takes the lease up at a majority of the nodes. What it says of failures holds as
+// for acquire.
+func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, taken *taken) (token Token, owner string, err error) {
+	offer := q.offer()
+	tokens, ballot, err := q.grant(ctx, attachCall(r, old, unsure, offer[:2]), func(v driver.Value) (Token, error) {
+		token, o, err := r.attached(v)
+		if err == nil {
+			owner = o
+		}
+		return token, err
+	})
+	taken.note(ballot)
+	if err != nil {
+		return 0, "", err
+	}
+	if tokens.largest() > 0 && r.mode != modeRead {
+		token, err = q.agree(ctx, r, tokens)
+	}
+	return token, owner, err
+}
+
+// tokens are those that the nodes have given which said yes, by node.
+type tokens map[int]Token
+
+func (t tokens) largest() Token {
+	var largest Token
+	for _, token := range t {
+		largest = max(largest, token)
+	}
+	return largest
+}
+
+// agreed returns the largest token if so many nodes have given exactly that.
+func (t tokens) agreed(need int) (Token, bool) {
+	largest := t.largest()
+	n := 0
+	for _, token := range t {
+		if token == largest {
+			n++
+		}
+	}
+	return largest, n >= need
+}
+
+// grant makes a call that takes the lock. It returns as soon as the nodes have given it,
+// or it is certain why not; the first time it waits until it is known that the nodes are
+// different servers, or that some do not answer.
+func (q *quorum) grant(ctx context.Context, c call, read func(driver.Value) (Token, error)) (tokens, ballot, error) {
+	if err := q.fault(); err != nil {
+		return nil, nil, err
+	}
+	yes, b := tokens{}, make(ballot, len(q.nodes))
+	q.poll(ctx, []call{c}, func(node int, answers []driver.Result) bool {
+		r := answers[0]
+		if r.Err == nil {
+			var token Token
+			if token, r.Err = read(r.Value); r.Err == nil {
+				yes[node] = token
+			}
+		}
+		b[node] = vote{true, r}
+		if q.cfg.Bootstrap && b.count(isNew) == b.count(func(vote) bool { return true }) {
+			return false // To know that all nodes are new, all have to be heard.
+		}
+		err, ok := b.granted(false)
+		return ok && (err != nil || q.met.Load() || q.introduced(b))
+	})
+	err, _ := b.granted(true)
+	if fault := q.fault(); fault != nil {
+		err = fault
+	}
+	if err != nil {
+		return nil, b, err
+	}
+	q.met.Store(true)
+	return yes, b, nil
+}
+
+func isNew(v vote) bool {
+	_, is := errors.AsType[errNew](v.Err)
+	return is
+}
+
+// agree makes a majority of the nodes know the token before it is used: any later
+// grant is then larger. Where a majority has given exactly the same token they know it
+// already. It is never capped, and does not lengthen the lease.
+//
+// This is the second step of the protocol of docs/models/fence.pml.
+func (q *quorum) agree(ctx context.Context, r *request, first tokens) (Token, error) {
+	need := majority(len(q.nodes))
+	token, ok := first.agreed(need)
+	for !ok {
+		if err := ctx.Err(); err != nil {
+			return 0, fmt.Errorf("%w: the nodes have not agreed on a fencing token: %w", ErrUnavailable, context.Cause(ctx))
+		}
+		agreed, larger := 0, Token(0)
+		b := make(ballot, len(q.nodes))
+		q.poll(ctx, []call{fenceCall(r, token)}, func(node int, answers []driver.Result) bool {
+			b[node] = vote{true, answers[0]}
+			status, rest, _ := splitReply(answers[0].Value)
+			switch {
+			case answers[0].Err != nil:
+			case status == 1:
+				agreed++
+			case status == 2 && len(rest) == 1:
+				if t, err := readToken(rest[0]); err == nil {
+					larger = max(larger, t)
+				}
+			}
+			return agreed >= need || larger > 0
+		})
+		switch {
+		case agreed >= need:
+			ok = true
+		case larger > token:
+			token = larger
+		default:
+			// Not marked as not sent, even if this step was: the first one was.
+			return 0, &QuorumError{Votes: b.tell(), reason: ErrUnavailable}
+		}
+	}
+	return token, nil
+}
+
+// bootstrap makes the nodes take part at once if all of them say that they are new.
+func (q *quorum) bootstrap(ctx context.Context, b ballot) bool {
+	args := []string{q.life}
+	for _, v := range b {
+		e, isNew := errors.AsType[errNew](v.Err)
+		if !isNew {
+			return false
+		}
+		args = append(args, e.marker)
+	}
+	_, err := q.run(ctx, call{bootScript, []string{markerKey}, args})
+	return err == nil
+}
