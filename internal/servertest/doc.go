@@ -11,6 +11,8 @@
 //	srv.Kill()    // a crash
 //	srv.Restart() // on the same port
 //
+// A [Clock] sets the wall clock of a server while it runs.
+//
 // Servers listen on free ports of 127.0.0.1 and on a unix socket, keep nothing
 // on disk unless [Persist] asks for it, and end with their test. Their state can
 // be set and read with [Server.Do], whatever users and passwords the server was
