@@ -22,7 +22,7 @@ define each
 done
 endef
 
-.PHONY: help test server lint fmtcheck vet staticcheck portable deps workspace standalone fmt tidy mutants stress fuzz
+.PHONY: help test server lint fmtcheck vet staticcheck portable deps workspace standalone fmt tidy mutants model stress fuzz
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +89,9 @@ standalone: ## check go.mod of, build and test every module by itself
 mutants: ## the conformance suite finds every bug that is put into drivers and locks
 	@echo "== mutants"
 	@cd conformance && GOWORK=off go test -shuffle=on -run Mutants .
+
+model: ## check the model of fencing on a quorum (needs spin and a C compiler)
+	@docs/models/run
 
 fmt: ## format
 	gofmt -w .
