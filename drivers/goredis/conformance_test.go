@@ -23,11 +23,6 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// Locks on a quorum of three nodes, all through this driver.
-func TestConformanceQuorum(t *testing.T) {
-	conformance.Test(t, conformance.Harness{Open: openOwn, Capabilities: capabilities}, conformance.Quorum(3), conformance.Only("Lock"))
-}
-
 func TestConformanceServer(t *testing.T) {
 	server := servertest.Single(t, servertest.Password("secret"))
 	conformance.Test(t, conformance.Harness{

@@ -18,11 +18,6 @@ func TestConformance(t *testing.T) {
 	conformance.Test(t, conformance.Harness{Open: redigo.Driver{}.OpenConnector, Capabilities: capabilities})
 }
 
-// Locks on a quorum of three nodes, all through this driver.
-func TestConformanceQuorum(t *testing.T) {
-	conformance.Test(t, conformance.Harness{Open: redigo.Driver{}.OpenConnector, Capabilities: capabilities}, conformance.Quorum(3), conformance.Only("Lock"))
-}
-
 // The suite sees a wrapped pool as an opened one if somebody closes the pool.
 func TestConformanceWrapped(t *testing.T) {
 	conformance.Test(t, conformance.Harness{Open: openWrapped, Capabilities: capabilities})

@@ -39,11 +39,6 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// Locks on a quorum of three nodes, all through this driver.
-func TestConformanceQuorum(t *testing.T) {
-	conformance.Test(t, conformance.Harness{Open: rueidis.Driver{}.OpenConnector, Capabilities: capabilities}, conformance.Quorum(3), conformance.Only("Lock"))
-}
-
 // An application's client has the options of its application, which the driver
 // does not know. Here they are rueidis' own, down to its retries.
 func TestConformanceWrapped(t *testing.T) {
