@@ -307,12 +307,16 @@ func TestQuorumTokensOutliveTheLossOfANode(t *testing.T) {
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 		nodes.established()
 		c := nodes.client(t, QuorumConfig{LongestTTL: 2 * time.Second}, TTL(time.Second))
-		fast := func() { // the proposals of a client whose clock is fast
+		var mu sync.Mutex // the nodes share the arguments
+		fast := func() {  // the proposals of a client whose clock is fast
+			const offer = "9000000000000000"
 			for _, f := range nodes {
 				f.set(func() {
 					f.before = func(_ context.Context, cmd driver.Command) error {
-						if mutexFamily.acquire.runs(cmd) {
-							cmd.Args[len(cmd.Args)-4] = "9000000000000000"
+						mu.Lock()
+						defer mu.Unlock()
+						if at := len(cmd.Args) - 4; mutexFamily.acquire.runs(cmd) && cmd.Args[at] != offer {
+							cmd.Args[at] = offer
 						}
 						return nil
 					}
