@@ -1,0 +1,101 @@
+package contestants
+
+import (
+	"context"
+
+	"github.com/golocker/golocker/drivers/goredis"
+	"github.com/golocker/golocker/drivers/redigo"
+	"github.com/golocker/golocker/drivers/rueidis"
+	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/redlock"
+	goredisv9 "github.com/redis/go-redis/v9"
+	rue "github.com/redis/rueidis"
+)
+
+func init() {
+	for _, c := range []struct {
+		driver string
+		wrap   wrap
+	}{{"goredis", wrapGoredis}, {"rueidis", wrapRueidis}, {"redigo", wrapRedigo}} {
+		for _, v := range []struct {
+			suffix, note string
+			opts         []locker.Option
+		}{{"", "", nil}, {"+fenced", ", Fenced", []locker.Option{locker.Fenced()}}} {
+			name, note := "golocker/"+c.driver+v.suffix, "a wrapped client with its defaults"+v.note
+			Register(Spec{Name: name, Kind: Peer, Uses: UseFree | UseWait | UseHeld, Note: note, Passing: []string{"__golocker:"}, New: func(o Options) (Locker, error) {
+				return newGolocker(o, c.wrap, v.opts)
+			}})
+			Register(Spec{Name: name + "+quorum", Kind: Peer, Uses: UseQuorum, Note: note + ", redlock with Bootstrap", New: func(o Options) (Locker, error) {
+				return newGolockerQuorum(o, c.wrap, v.opts)
+			}})
+		}
+	}
+}
+
+// A wrap makes a client of a server a connector, and says how that client is closed.
+type wrap func(addr string) (driver.Connector, func(), error)
+
+func wrapGoredis(addr string) (driver.Connector, func(), error) {
+	c := goredisv9.NewClient(&goredisv9.Options{Addr: addr})
+	return goredis.Wrap(c), func() { c.Close() }, nil
+}
+
+func wrapRueidis(addr string) (driver.Connector, func(), error) {
+	c, err := rue.NewClient(rue.ClientOption{InitAddress: []string{addr}})
+	if err != nil {
+		return nil, nil, err
+	}
+	return rueidis.Wrap(c), c.Close, nil
+}
+
+func wrapRedigo(addr string) (driver.Connector, func(), error) {
+	p := redigoPool(addr)
+	return redigo.Wrap(p), func() { p.Close() }, nil
+}
+
+type golocker struct {
+	client *locker.Client
+	opts   []locker.Option
+	close  []func() // the wrapped clients
+}
+
+func newGolocker(o Options, w wrap, opts []locker.Option) (Locker, error) {
+	connector, end, err := w(o.Addrs[0])
+	if err != nil {
+		return nil, err
+	}
+	client, err := locker.New(connector, locker.TTL(o.TTL))
+	return &golocker{client, opts, []func(){end}}, err
+}
+
+func newGolockerQuorum(o Options, w wrap, opts []locker.Option) (Locker, error) {
+	var nodes []driver.Connector
+	l := &golocker{opts: opts}
+	for _, addr := range o.Addrs {
+		connector, end, err := w(addr)
+		if err != nil {
+			return nil, err
+		}
+		nodes, l.close = append(nodes, connector), append(l.close, end)
+	}
+	var err error
+	l.client, err = redlock.New(nodes, redlock.Config{Bootstrap: true}, locker.TTL(o.TTL))
+	return l, err
+}
+
+func (l *golocker) Lock(ctx context.Context, key string) (Unlock, error) {
+	lease, err := l.client.Mutex(key, l.opts...).Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return lease.Unlock(context.Background()) }, nil
+}
+
+func (l *golocker) Close() error {
+	err := l.client.Close()
+	for _, end := range l.close {
+		end()
+	}
+	return err
+}
