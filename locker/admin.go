@@ -19,7 +19,7 @@ import (
 // touching anything if the key does not hold a lock of this library.
 func (c *Client) ForceRelease(ctx context.Context, name string) ([]Holder, error) {
 	m := c.Mutex(name)
-	v, err := m.admin(ctx, call{breakScript, []string{m.keys.record, m.keys.queue, m.keys.entries}, nil}, true)
+	v, err := m.admin(ctx, breakScript.call([]string{m.keys.record, m.keys.queue, m.keys.entries}, nil), true)
 	if err != nil {
 		return nil, err
 	}

@@ -143,7 +143,7 @@ func (c *describeConn) Describe(ctx context.Context) (driver.Topology, error) {
 
 func TestLessThanAMillisecondLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		require.NoError(t, f.Set("k", record(newID(), time.Second, "dead|")))
+		require.NoError(t, f.Set("k", record(newID(), millis(time.Second), "dead|")))
 		f.SetTTL("k", 500*time.Microsecond)
 		begun := time.Now()
 		_, err := f.client(t).Mutex("k", Retry(Constant(time.Hour))).Lock(t.Context())

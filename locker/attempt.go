@@ -42,7 +42,7 @@ func (m *Mutex) begin(ctx context.Context, owner Owner) (*attempt, error) {
 		return nil, err
 	}
 	a := &attempt{mutex: m, client: m.client, owner: owner, begun: time.Now()}
-	a.req = request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: owner.name, tail: m.tail, ttl: m.ttl, fenced: m.cfg.fenced}
+	a.req = request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: owner.name, tail: m.tail, ttl: m.ttl, px: m.px, fenced: m.cfg.fenced}
 	if ctx.Err() != nil {
 		m.client.leave()
 		return nil, a.waitError(ctx)
@@ -210,7 +210,7 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (grant, err
 	var err error
 	switch q := a.client.quorum; {
 	case q != nil:
-		return a.ask(ctx, q, p, g)
+		return a.ask(ctx, q, p, g, first)
 	case a.attachID != "":
 		a.scripted = true
 		g.token, g.owner, err = a.client.store.attach(ctx, &a.req, a.attachID, a.client.attaching.last(a.attachID))
@@ -237,14 +237,14 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (grant, err
 
 // ask makes one request to a quorum. Also where the answer is no, some nodes may have
 // given the lock.
-func (a *attempt) ask(ctx context.Context, q *quorum, p place, g grant) (grant, error) {
+func (a *attempt) ask(ctx context.Context, q *quorum, p place, g grant, first bool) (grant, error) {
 	a.scripted, a.queued = true, a.queued || p.reservation != ""
 	var err error
 	if a.attachID != "" {
 		g.token, g.owner, err = q.attach(ctx, &a.req, a.attachID, a.client.attaching.last(a.attachID), &a.taken)
 		return g, err
 	}
-	g.token, err = q.acquire(ctx, &a.req, p, &a.taken)
+	g.token, g.rest, err = q.acquire(ctx, &a.req, p, first, &a.taken)
 	return g, err
 }
 
@@ -294,6 +294,9 @@ func (a *attempt) take(g grant) (*Lease, bool) {
 		return nil, false
 	}
 	a.granted = true
+	if g.rest != nil {
+		a.client.quorum.rests.add(g.rest)
+	}
 	return lease, true
 }
 

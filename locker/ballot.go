@@ -13,7 +13,8 @@ type ballot []vote
 
 // A vote is the answer of one node.
 type vote struct {
-	in bool // it has answered, or failed to
+	in    bool // it has answered, or failed to
+	clear bool // it has no vote: it was not asked, since it has nothing of the lock
 	driver.Result
 }
 
@@ -49,17 +50,18 @@ func says(answer int64) func(vote) bool {
 	return func(v vote) bool { return v.Err == nil && v.Value == answer }
 }
 
-// heldVerdict is about renew and release: a majority still knew the lease, or that is
-// no longer possible. Else nothing is known.
+// heldVerdict is about renew and release: a majority of the nodes that were given the
+// lease still knew it, or that is no longer possible. Else nothing is known.
 func heldVerdict(b ballot) (driver.Value, error, bool) {
-	need := majority(len(b))
+	voters := len(b) - b.count(func(v vote) bool { return v.clear })
+	need := majority(voters)
 	absent, taken := b.count(says(0)), b.count(says(-1))
 	switch {
 	case b.count(says(1)) >= need:
 		return int64(1), nil, true
-	case len(b)-absent-taken < need && taken > 0:
+	case voters-absent-taken < need && taken > 0:
 		return int64(-1), nil, true
-	case len(b)-absent-taken < need:
+	case voters-absent-taken < need:
 		return int64(0), nil, true
 	case b.closed():
 		return nil, b.failure(), true

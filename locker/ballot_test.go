@@ -21,7 +21,7 @@ type namedVote struct {
 }
 
 func in(name string, v driver.Value, err error) namedVote {
-	return namedVote{name, vote{true, driver.Result{Value: v, Err: err}}}
+	return namedVote{name, vote{in: true, Result: driver.Result{Value: v, Err: err}}}
 }
 
 var (
@@ -235,7 +235,7 @@ func TestTokensAgreed(t *testing.T) {
 
 // A mutex as one node tells it to an administrator.
 func mutexAt(id byte, left int64) []any {
-	return []any{"string", record(fakeID(id), 9000, "me|"), left, "1000", int64(0)}
+	return []any{"string", record(fakeID(id), millis(9000), "me|"), left, "1000", int64(0)}
 }
 
 // Holds of a lock with owners, which end at these times of the node's clock.
@@ -255,7 +255,7 @@ func TestInspectVerdict(t *testing.T) {
 	votes := func(answers ...driver.Value) ballot {
 		var b ballot
 		for _, a := range answers {
-			v := vote{true, driver.Result{Value: a}}
+			v := vote{in: true, Result: driver.Result{Value: a}}
 			if a == nil {
 				v.Err = voteUnknown.Err
 			}
@@ -322,7 +322,7 @@ func TestBreakVerdict(t *testing.T) {
 	} {
 		var b ballot
 		for _, a := range test.answers {
-			b = append(b, vote{true, driver.Result{Value: a}})
+			b = append(b, vote{in: true, Result: driver.Result{Value: a}})
 		}
 		v, err, ok := breakVerdict(b)
 		require.True(t, ok)

@@ -26,6 +26,10 @@ func BenchmarkPair(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer c.Close()
+	benchmarkPair(b, c)
+}
+
+func benchmarkPair(b *testing.B, c *Client) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	b.ReportAllocs()
@@ -38,4 +42,24 @@ func BenchmarkPair(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// instantNode says yes to whoever wants the lock.
+type instantNode struct{ instant }
+
+func (c instantNode) Connect(context.Context) (driver.Conn, error) { return c, nil }
+func (c instantNode) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	if cmd.Args[1] == mutexFamily.acquire.sha {
+		return []any{int64(1), cmd.Args[len(cmd.Args)-4]}, nil
+	}
+	return c.instant.Do(ctx, cmd)
+}
+
+func BenchmarkPairOnQuorum(b *testing.B) {
+	c, err := NewQuorum([]driver.Connector{instantNode{}, instantNode{}, instantNode{}, instantNode{}, instantNode{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	benchmarkPair(b, c)
 }

@@ -23,6 +23,7 @@ type Client struct {
 	dog        *watchdog
 	hub        *hub
 	cfg        clientConfig
+	tail, px   string          // of a Mutex without options of its own
 	ctx        context.Context // ends with Close
 	stop       context.CancelFunc
 
@@ -100,6 +101,7 @@ func newConfig(opts []ClientOption) (clientConfig, error) {
 func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 	c := &Client{
 		deployment: d, quorum: q, store: s, dog: newWatchdog(d), hub: newHub(d.links()), cfg: cfg,
+		tail: cfg.label + "|" + cfg.lock.metadata, px: millis(cfg.lock.ttl),
 		closed: make(chan struct{}),
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())

@@ -60,7 +60,7 @@ func (e *errand) due(now time.Time) need {
 		return need{} // its reply says how to go on
 	}
 	e.asked = true
-	return need{DefaultAttemptTimeout, true, e.dog.deployment.shard(e.call.keys[0])}
+	return need{DefaultAttemptTimeout, true, e.dog.deployment.shard(e.call.key())}
 }
 
 func (e *errand) begin(time.Time, time.Duration) (call, bool) { return e.call, true }

@@ -111,7 +111,7 @@ func goldenID(n int) string { return fmt.Sprintf("%032x", n) }
 func (p *goldenPlay) ask(t *testing.T, name string, n int, opts ...Option) {
 	t.Helper()
 	m := p.client.Mutex(name, opts...)
-	r := request{name: name, keys: &m.keys, mode: m.mode, id: goldenID(n), owner: m.cfg.owner.name, tail: m.tail, ttl: m.ttl, fenced: m.cfg.fenced}
+	r := request{name: name, keys: &m.keys, mode: m.mode, id: goldenID(n), owner: m.cfg.owner.name, tail: m.tail, ttl: m.ttl, px: m.px, fenced: m.cfg.fenced}
 	at := place{reservation: goldenID(1000 + n), channel: "channel", life: 4 * time.Second}
 	if p.polls {
 		at.channel = ""

@@ -26,7 +26,7 @@ func (s Status) Held() bool { return len(s.Holders) > 0 }
 // lock of this library and never expires.
 func (c *Client) Inspect(ctx context.Context, name string) (Status, error) {
 	m := c.Mutex(name)
-	v, err := m.admin(ctx, call{inspectScript, []string{m.keys.record, m.keys.queue}, nil}, false)
+	v, err := m.admin(ctx, inspectScript.call([]string{m.keys.record, m.keys.queue}, nil), false)
 	if err != nil {
 		return Status{}, err
 	}

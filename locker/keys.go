@@ -29,9 +29,19 @@ type keys struct {
 
 func newKeys(record string) keys {
 	// One string for all, since most locks are taken anew each time.
-	side := ":{" + slotTag(record) + "}:" + record
-	n := len(sidePrefix) + 1 + len(side)
-	all := sidePrefix + "f" + side + sidePrefix + "q" + side + sidePrefix + "w" + side + sidePrefix + "v" + side
+	tag := slotTag(record)
+	n := len(sidePrefix) + len("f:{") + len(tag) + len("}:") + len(record)
+	var b strings.Builder
+	b.Grow(4 * n)
+	for _, kind := range "fqwv" {
+		b.WriteString(sidePrefix)
+		b.WriteRune(kind)
+		b.WriteString(":{")
+		b.WriteString(tag)
+		b.WriteString("}:")
+		b.WriteString(record)
+	}
+	all := b.String()
 	return keys{record: record, fence: all[:n], queue: all[n : 2*n], entries: all[2*n : 3*n], void: all[3*n:]}
 }
 
@@ -39,9 +49,13 @@ func newKeys(record string) keys {
 func (k *keys) over(id string) string { return k.void + ":" + id }
 
 // all returns them, for an id, in the order in which the scripts that need all expect
-// them.
-func (k *keys) all(id string) []string {
-	return []string{k.record, k.fence, k.queue, k.entries, k.over(id)}
+// them. The last is there only if the id is to be remembered, or looked up.
+func (k *keys) all(id string, over bool) []string {
+	keys := []string{k.record, k.fence, k.queue, k.entries}
+	if over {
+		keys = append(keys, k.over(id))
+	}
+	return keys
 }
 
 // slotTag returns a hash tag that leads to key's own slot. That is the tag that

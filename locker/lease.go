@@ -142,6 +142,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	}
 	t.client.join()
 	defer t.client.leave()
+	t.rest.ask()         // they are to have it for as long as the others
 	var failures []error // the last one, and ErrUnknown from when it applies
 	unsure := false
 	for {

@@ -320,7 +320,7 @@ func TestForeignValues(t *testing.T) {
 
 func TestAbandonedRecordWithoutTTLIsHealed(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		value := record(strings.Repeat("a", idLength), time.Minute, "dead|")
+		value := record(strings.Repeat("a", idLength), millis(time.Minute), "dead|")
 		require.NoError(t, f.Set("k", value))
 		begun := time.Now()
 		lease, err := f.client(t).Mutex("k", TTL(time.Second)).Lock(t.Context())

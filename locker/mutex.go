@@ -16,6 +16,7 @@ type Mutex struct {
 	cfg     lockConfig
 	keys    keys
 	ttl     time.Duration
+	px      string        // the same in ms
 	tail    string        // "<label>|<metadata>" of the record
 	attempt time.Duration // how long one request may take
 	problem error         // why it cannot be locked, from its name or options
@@ -64,10 +65,17 @@ func (m *Mutex) finish() *Mutex {
 		return m
 	}
 	m.keys = newKeys(key)
-	m.tail = c.cfg.label + "|" + m.cfg.metadata
+	m.tail = c.tail
+	if m.cfg.metadata != c.cfg.lock.metadata {
+		m.tail = c.cfg.label + "|" + m.cfg.metadata
+	}
 	m.mode, m.ttl = m.cfg.mode, m.cfg.ttl
 	if m.mode == modeRead && m.cfg.readTTL > 0 {
 		m.ttl = m.cfg.readTTL
+	}
+	m.px = c.px
+	if m.ttl != c.cfg.lock.ttl {
+		m.px = millis(m.ttl)
 	}
 	m.attempt = min(m.cfg.attemptTimeout, m.ttl-margin(m.ttl))
 	return m

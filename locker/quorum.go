@@ -70,6 +70,7 @@ type quorum struct {
 	polls atomic.Int32   // that wait for a decision
 
 	current atomic.Pointer[span]
+	rests   rests
 
 	met atomic.Bool // the nodes have been asked who they are
 
@@ -168,113 +169,6 @@ func (q *quorum) run(ctx context.Context, c call) (driver.Value, error) {
 	return r.Value, r.Err
 }
 
-// runBatch asks all nodes and returns as soon as all outcomes are certain, or ctx
-// ends.
-func (q *quorum) runBatch(ctx context.Context, calls []call) []driver.Result {
-	ballots := make([]ballot, len(calls))
-	for i := range ballots {
-		ballots[i] = make(ballot, len(q.nodes))
-	}
-	results := make([]driver.Result, len(calls))
-	q.poll(ctx, calls, func(node int, answers []driver.Result) (decided bool) {
-		decided = true
-		for i, c := range calls {
-			ballots[i][node] = vote{true, answers[i]}
-			v, err, ok := c.script.verdict(ballots[i])
-			results[i] = driver.Result{Value: v, Err: err}
-			decided = decided && ok
-		}
-		return decided
-	})
-	for i, r := range results {
-		if r.Value == nil && r.Err == nil {
-			results[i].Err = ballots[i].failure() // ctx has ended
-		}
-	}
-	return results
-}
-
-// poll puts the calls to all nodes at once and shows the answers as they come, until
-// decided or ctx has ended. The nodes that have not answered by then have until the
-// node timeout to do so, so that what is on its way arrives.
-func (q *quorum) poll(ctx context.Context, calls []call, show func(node int, answers []driver.Result) (decided bool)) {
-	err := ctx.Err()
-	if err == nil && !q.enter() {
-		err = ErrClosed
-	}
-	if err != nil {
-		for i := range q.nodes {
-			show(i, allFailed(calls, driver.NotSent(err)))
-		}
-		return
-	}
-	defer q.wg.Done()
-	q.polls.Add(1)
-	defer q.polls.Add(-1)
-	inquiry := inquiry{ctx: q.span(), calls: calls, commands: commands(calls), answers: make(chan answer, len(q.nodes))}
-	spared := q.spared()
-	for _, node := range q.nodes {
-		if node.asked.Add(1) > maxProbes && spared[node.place] {
-			node.asked.Add(-1)
-			inquiry.answers <- answer{node.place, allFailed(calls, driver.NotSent(errSuspect))}
-			continue
-		}
-		node.ask(inquiry)
-	}
-	var answered [maxNodes]bool
-	for range q.nodes {
-		select {
-		case a := <-inquiry.answers:
-			answered[a.node] = true
-			if !show(a.node, a.results) {
-				continue
-			}
-		case <-ctx.Done():
-		case <-inquiry.ctx.Done():
-			q.timeUp(inquiry, &answered, show)
-		}
-		break
-	}
-	for i, node := range q.nodes {
-		if !answered[i] {
-			node.behind.Add(1)
-		}
-	}
-}
-
-// timeUp shows what nodes answered at the last moment, and that the others did not.
-func (q *quorum) timeUp(in inquiry, answered *[maxNodes]bool, show func(int, []driver.Result) bool) {
-	for {
-		select {
-		case a := <-in.answers:
-			answered[a.node] = true
-			if show(a.node, a.results) {
-				return
-			}
-			continue
-		default:
-		}
-		break
-	}
-	err := in.ctx.Err()
-	if q.ctx.Err() != nil {
-		err = ErrClosed
-	}
-	for i := range q.nodes {
-		if !answered[i] && show(i, allFailed(in.calls, err)) {
-			return
-		}
-	}
-}
-
-func allFailed(calls []call, err error) []driver.Result {
-	results := make([]driver.Result, len(calls))
-	for i := range results {
-		results[i].Err = err
-	}
-	return results
-}
-
 func (q *quorum) enter() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -283,23 +177,6 @@ func (q *quorum) enter() bool {
 	}
 	q.wg.Add(1)
 	return true
-}
-
-// spared tells which nodes a decision can do without: those that are suspect, as long
-// as a majority is left, the worst first.
-func (q *quorum) spared() (spared [maxNodes]bool) {
-	for range len(q.nodes) - majority(len(q.nodes)) {
-		worst := -1
-		for i, n := range q.nodes {
-			if !spared[i] && n.suspect() && (worst < 0 || n.behind.Load() > q.nodes[worst].behind.Load()) {
-				worst = i
-			}
-		}
-		if worst >= 0 {
-			spared[worst] = true
-		}
-	}
-	return spared
 }
 
 func (q *quorum) refuse(why string) {

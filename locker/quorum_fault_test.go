@@ -120,7 +120,7 @@ func TestQuorumIsNotSentOnlyIfNoNodeIs(t *testing.T) {
 	} {
 		var b ballot
 		for _, r := range test.votes {
-			b = append(b, vote{r != driver.Result{}, r})
+			b = append(b, vote{in: r != driver.Result{}, Result: r})
 		}
 		assert.Equal(t, test.want, driver.OutcomeOf(b.failure()), "%v", test.votes)
 	}
@@ -484,8 +484,8 @@ func TestQuorumReaderWaitsForTheEndOfAnIntent(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		m := c.Mutex("k", ForWriting())
-		dead := request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: "dead", tail: m.tail, ttl: m.ttl}
-		_, err = c.quorum.acquire(t.Context(), &dead, place{reservation: newID(), life: 4 * time.Second}, new(taken))
+		dead := request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: "dead", tail: m.tail, ttl: m.ttl, px: m.px}
+		_, _, err = c.quorum.acquire(t.Context(), &dead, place{reservation: newID(), life: 4 * time.Second}, false, new(taken))
 		require.ErrorIs(t, err, ErrLocked)
 		require.NoError(t, lease.Unlock(t.Context()))
 		synctest.Wait()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,12 +26,12 @@ type node struct {
 	barred atomic.Bool           // it is no server of its own, and asked nothing
 	behind atomic.Int32          // decisions made without it since it answered last
 	asked  atomic.Int32          // inquiries that it has not answered
+	pace   atomic.Int64          // ns that the last request has taken
 
 	mu      sync.Mutex
 	waiting []inquiry // to be sent
 	senders int       // requests under way
 	sent    time.Time // when the last of them was begun
-	took    time.Duration
 }
 
 const (
@@ -46,6 +47,7 @@ type inquiry struct {
 	calls    []call
 	commands []driver.Command // the same, ready to be sent
 	answers  chan answer      // has room for one of each node
+	moot     *atomic.Bool     // need not be sent any more; may be nil
 }
 
 // An answer is what one node says to an inquiry.
@@ -59,7 +61,7 @@ func (n *node) ask(in inquiry) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.waiting = append(n.waiting, in)
-	if n.senders == 0 || n.senders < nodeSenders && (n.took > soon || time.Since(n.sent) > soon) {
+	if n.senders == 0 || n.senders < nodeSenders && (time.Duration(n.pace.Load()) > soon || time.Since(n.sent) > soon) {
 		n.senders++
 		n.quorum.wg.Go(n.send)
 	}
@@ -75,14 +77,26 @@ func (n *node) send() {
 		begun := time.Now()
 		n.sent = begun
 		n.mu.Unlock()
-		for part := range slices.Chunk(batch, batchSize) {
+		for part := range slices.Chunk(n.unsettled(batch), batchSize) {
 			n.request(part)
 		}
 		clear(batch)
 		n.mu.Lock()
-		n.took = time.Since(begun)
+		n.pace.Store(int64(time.Since(begun)))
 	}
 	n.senders--
+}
+
+// unsettled takes out of the batch what need not be sent any more.
+func (n *node) unsettled(batch []inquiry) []inquiry {
+	return slices.DeleteFunc(batch, func(in inquiry) bool {
+		if in.moot == nil || !in.moot.Load() {
+			return false
+		}
+		n.asked.Add(-1)
+		in.answers <- answer{n.place, allFailed(in.calls, driver.NotSent(errUnasked))}
+		return true
+	})
 }
 
 // request makes one request of several inquiries.
@@ -136,6 +150,14 @@ var errSuspect = errors.New("locker: the node has not answered for a while and i
 // must not pile up behind it.
 func (n *node) suspect() bool {
 	return n.behind.Load() > patience || n.asked.Load()-n.quorum.polls.Load() > maxLate
+}
+
+// rank says how far behind others the node is asked where not all are.
+func (n *node) rank() int {
+	if n.suspect() {
+		return 64
+	}
+	return bits.Len64(uint64(time.Duration(n.pace.Load()) / soon))
 }
 
 // identify bars a node that is the same server as another one, or a Cluster, and lets

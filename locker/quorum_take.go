@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -30,22 +31,39 @@ func (q *quorum) offer() []string {
 // some nodes may have given it all the same, which taken tells; it is for the caller
 // to ask again under the same id, or to end the attempt by [quorum.giveUp] and to make
 // the next one under another.
-func (q *quorum) acquire(ctx context.Context, r *request, p place, taken *taken) (Token, error) {
+//
+// A first try asks a majority of the nodes. The others, which rest is then, are for the
+// caller to have asked.
+func (q *quorum) acquire(ctx context.Context, r *request, p place, first bool, taken *taken) (Token, *rest, error) {
 	c := acquireCall(r, p, q.trusted(), q.offer())
+	few := first && !r.mode.owned() && q.met.Load()
 	read := func(v driver.Value) (Token, error) {
 		token, _, err := r.acquired(v)
 		return token, err
 	}
-	tokens, ballot, err := q.grant(ctx, c, read)
+	tokens, ballot, unasked, err := q.grant(ctx, c, few, read)
 	taken.note(ballot)
 	if err != nil && q.cfg.Bootstrap && q.bootstrap(ctx, ballot) {
-		tokens, ballot, err = q.grant(ctx, c, read)
+		tokens, ballot, _, err = q.grant(ctx, c, false, read)
 		taken.note(ballot)
 	}
-	if err != nil || !r.fenced || r.mode == modeRead {
-		return 0, err
+	if err != nil {
+		return 0, nil, err
 	}
-	return q.agree(ctx, r, tokens)
+	var left *rest
+	if unasked != 0 {
+		left = &rest{quorum: q, call: c, nodes: unasked}
+	}
+	if !r.fenced || r.mode == modeRead {
+		return 0, left, nil
+	}
+	token, ok := tokens.agreed(majority(len(q.nodes)))
+	if ok {
+		return token, left, nil
+	}
+	left.ask()
+	token, err = q.agree(ctx, r, token)
+	return token, nil, err
 }
 
 // taken is where a lock may have been given.
@@ -119,7 +137,7 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 // for acquire.
 func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, taken *taken) (token Token, owner string, err error) {
 	offer := q.offer()
-	tokens, ballot, err := q.grant(ctx, attachCall(r, old, unsure, offer[:2]), func(v driver.Value) (Token, error) {
+	tokens, ballot, _, err := q.grant(ctx, attachCall(r, old, unsure, offer[:2]), false, func(v driver.Value) (Token, error) {
 		token, o, err := r.attached(v)
 		if err == nil {
 			owner = o
@@ -130,8 +148,12 @@ func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, tak
 	if err != nil {
 		return 0, "", err
 	}
-	if tokens.largest() > 0 && r.mode != modeRead {
-		token, err = q.agree(ctx, r, tokens)
+	if tokens.largest() == 0 || r.mode == modeRead {
+		return 0, owner, nil
+	}
+	token, ok := tokens.agreed(majority(len(q.nodes)))
+	if !ok {
+		token, err = q.agree(ctx, r, token)
 	}
 	return token, owner, err
 }
@@ -160,14 +182,15 @@ func (t tokens) agreed(need int) (Token, bool) {
 }
 
 // grant makes a call that takes the lock. It returns as soon as the nodes have given it,
-// or it is certain why not; the first time it waits until it is known that the nodes are
+// or it is certain why not, and tells which were not asked, if a few were to be enough; the first time it waits until it is known that the nodes are
 // different servers, or that some do not answer.
-func (q *quorum) grant(ctx context.Context, c call, read func(driver.Value) (Token, error)) (tokens, ballot, error) {
+func (q *quorum) grant(ctx context.Context, c call, few bool, read func(driver.Value) (Token, error)) (tokens, ballot, nodeSet, error) {
 	if err := q.fault(); err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	yes, b := tokens{}, make(ballot, len(q.nodes))
-	q.poll(ctx, []call{c}, func(node int, answers []driver.Result) bool {
+	moot := new(atomic.Bool)
+	unasked := q.canvass(ctx, []call{c}, few, moot, func(node int, answers []driver.Result) bool {
 		r := answers[0]
 		if r.Err == nil {
 			var token Token
@@ -175,22 +198,28 @@ func (q *quorum) grant(ctx context.Context, c call, read func(driver.Value) (Tok
 				yes[node] = token
 			}
 		}
-		b[node] = vote{true, r}
+		b[node] = vote{in: true, Result: r}
 		if q.cfg.Bootstrap && b.count(isNew) == b.count(func(vote) bool { return true }) {
 			return false // To know that all nodes are new, all have to be heard.
 		}
 		err, ok := b.granted(false)
 		return ok && (err != nil || q.met.Load() || q.introduced(b))
 	})
+	for i := range b {
+		if unasked.has(i) {
+			b[i] = vote{in: true, Result: driver.Result{Err: driver.NotSent(errUnasked)}}
+		}
+	}
 	err, _ := b.granted(true)
 	if fault := q.fault(); fault != nil {
 		err = fault
 	}
 	if err != nil {
-		return nil, b, err
+		moot.Store(true)
+		return nil, b, 0, err
 	}
 	q.met.Store(true)
-	return yes, b, nil
+	return yes, b, unasked, nil
 }
 
 func isNew(v vote) bool {
@@ -200,20 +229,19 @@ func isNew(v vote) bool {
 
 // agree makes a majority of the nodes know the token before it is used: any later
 // grant is then larger. Where a majority has given exactly the same token they know it
-// already. It is never capped, and does not lengthen the lease.
+// already, and it need not be called. It is never capped, and does not lengthen the lease.
 //
 // This is the second step of the protocol of docs/models/fence.pml.
-func (q *quorum) agree(ctx context.Context, r *request, first tokens) (Token, error) {
+func (q *quorum) agree(ctx context.Context, r *request, token Token) (Token, error) {
 	need := majority(len(q.nodes))
-	token, ok := first.agreed(need)
-	for !ok {
+	for {
 		if err := ctx.Err(); err != nil {
 			return 0, fmt.Errorf("%w: the nodes have not agreed on a fencing token: %w", ErrUnavailable, context.Cause(ctx))
 		}
 		agreed, larger := 0, Token(0)
 		b := make(ballot, len(q.nodes))
 		q.poll(ctx, []call{fenceCall(r, token)}, func(node int, answers []driver.Result) bool {
-			b[node] = vote{true, answers[0]}
+			b[node] = vote{in: true, Result: answers[0]}
 			status, rest, _ := splitReply(answers[0].Value)
 			switch {
 			case answers[0].Err != nil:
@@ -228,7 +256,7 @@ func (q *quorum) agree(ctx context.Context, r *request, first tokens) (Token, er
 		})
 		switch {
 		case agreed >= need:
-			ok = true
+			return token, nil
 		case larger > token:
 			token = larger
 		default:
@@ -236,7 +264,6 @@ func (q *quorum) agree(ctx context.Context, r *request, first tokens) (Token, er
 			return 0, &QuorumError{Votes: b.tell(), reason: ErrUnavailable}
 		}
 	}
-	return token, nil
 }
 
 // bootstrap makes the nodes take part at once if all of them say that they are new.
@@ -249,6 +276,6 @@ func (q *quorum) bootstrap(ctx context.Context, b ballot) bool {
 		}
 		args = append(args, e.marker)
 	}
-	_, err := q.run(ctx, call{bootScript, []string{markerKey}, args})
+	_, err := q.run(ctx, bootScript.call([]string{markerKey}, args))
 	return err == nil
 }

@@ -75,6 +75,7 @@ func TestQuorumLocksEveryKind(t *testing.T) {
 		for _, opts := range [][]Option{{}, {Fenced()}, {Reentrant()}, {Reentrant(), Fenced()}, {ForWriting()}, {ForWriting(), Fenced()}} {
 			lease, err := a.Mutex("k", opts...).Lock(t.Context())
 			require.NoError(t, err)
+			time.Sleep(2 * restPause)
 			synctest.Wait()
 			assert.Equal(t, 5, nodes.holding("k"))
 			_, err = b.Mutex("k", opts...).TryLock(t.Context())

@@ -428,7 +428,7 @@ func TestGrantToWhoHoldsAlreadyChangesNothing(t *testing.T) {
 		_, write := f.sides(t)
 		c := write.client
 		one := func(mode mode, owner string, ttl time.Duration) *request {
-			return &request{name: "k", keys: &write.keys, mode: mode, id: newID(), owner: owner, tail: "|" + owner, ttl: ttl, fenced: true}
+			return &request{name: "k", keys: &write.keys, mode: mode, id: newID(), owner: owner, tail: "|" + owner, ttl: ttl, px: millis(ttl), fenced: true}
 		}
 		ask := func(r *request, p place) Token {
 			token, _, _ := c.store.acquire(t.Context(), r, p)
@@ -456,7 +456,7 @@ func TestDeadlockIsSeenBehindAnAbandonedUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		_, write := f.sides(t)
 		ask := func(mode mode, owner string, life time.Duration) error {
-			r := &request{name: "k", keys: &write.keys, mode: mode, id: newID(), owner: owner, tail: "|", ttl: time.Minute}
+			r := &request{name: "k", keys: &write.keys, mode: mode, id: newID(), owner: owner, tail: "|", ttl: time.Minute, px: "60000"}
 			_, _, err := write.client.store.acquire(t.Context(), r, place{reservation: newID(), life: life})
 			time.Sleep(time.Millisecond)
 			return err

@@ -13,10 +13,10 @@ const recordPrefix = "gl1|m|"
 // idLength is the length of a lease id: 128 random bits in hex.
 const idLength = 32
 
-// record makes the value that SET NX writes. The acquire script makes the same
-// for a fenced mutex.
-func record(id string, ttl time.Duration, tail string) string {
-	return recordPrefix + id + "|0|" + strconv.FormatInt(ttl.Milliseconds(), 10) + "|" + tail
+// record makes the value that SET NX writes; px is the TTL in ms. The acquire script
+// makes the same for a fenced mutex.
+func record(id, px, tail string) string {
+	return recordPrefix + id + "|0|" + px + "|" + tail
 }
 
 // recordID tells records apart: by the id of the lease, however the rest differs between

@@ -35,7 +35,7 @@ func TestRecordsOfAllReleases(t *testing.T) {
 
 func TestRecordFormat(t *testing.T) {
 	assert.Equal(t, "gl1|m|0123456789abcdef0123456789abcdef|0|30000|host:1|a|b",
-		record("0123456789abcdef0123456789abcdef", 30*time.Second, "host:1|a|b"))
+		record("0123456789abcdef0123456789abcdef", millis(30*time.Second), "host:1|a|b"))
 }
 
 // What is written beside the record, byte for byte; docs/format.md describes it.
@@ -76,7 +76,7 @@ func TestSideFormats(t *testing.T) {
 }
 
 func FuzzParseRecord(f *testing.F) {
-	f.Add(record(newID(), time.Second, "o|m"))
+	f.Add(record(newID(), millis(time.Second), "o|m"))
 	f.Add("gl1|m|||||")
 	f.Fuzz(func(t *testing.T, value string) {
 		h := parseRecord(value, time.Second)

@@ -106,7 +106,7 @@ func (r *replay) call(s *sending, req *request) call {
 func (r *replay) request(c *claim) *request {
 	req := &request{
 		name: r.name, keys: &r.keys, mode: c.mode, id: c.id(), owner: c.owner,
-		tail: "|" + c.name, ttl: c.ttl, fenced: c.fenced,
+		tail: "|" + c.name, ttl: c.ttl, px: millis(c.ttl), fenced: c.fenced,
 	}
 	if c.within != nil {
 		req.within = c.within.id()

@@ -120,24 +120,30 @@ func (s *script) decidedBy(v verdict) *script {
 
 // A call is a script with its keys and arguments.
 type call struct {
-	script *script
-	keys   []string
-	args   []string
+	script  *script
+	evalsha driver.Command // the road that is taken nearly always
+	clear   nodeSet        // the nodes of a quorum that it does not concern
 }
 
-// command is EVALSHA, the road that is taken nearly always.
-func (c call) command() driver.Command { return c.build("EVALSHA", c.script.sha) }
+func (s *script) call(keys, args []string) call {
+	all := make([]string, 0, firstKey+len(keys)+len(args))
+	all = append(all, "EVALSHA", s.sha, strconv.Itoa(len(keys)))
+	all = append(append(all, keys...), args...)
+	return call{script: s, evalsha: driver.Command{Args: all, FirstKey: firstKey, NumKeys: len(keys)}}
+}
+
+// firstKey is where the keys of EVALSHA and EVAL begin.
+const firstKey = 3
+
+// key is the first one, the lock's record.
+func (c call) key() string { return c.evalsha.Args[firstKey] }
 
 // eval carries the source, for a server that does not know the script: it is new,
 // was restarted, failed over or had SCRIPT FLUSH.
-func (c call) eval() driver.Command { return c.build("EVAL", c.script.source) }
-
-func (c call) build(name, script string) driver.Command {
-	args := make([]string, 0, 3+len(c.keys)+len(c.args))
-	args = append(args, name, script, strconv.Itoa(len(c.keys)))
-	args = append(args, c.keys...)
-	args = append(args, c.args...)
-	return driver.Command{Args: args, FirstKey: 3, NumKeys: len(c.keys)}
+func (c call) eval() driver.Command {
+	cmd := c.evalsha
+	cmd.Args = append([]string{"EVAL", c.script.source}, cmd.Args[2:]...)
+	return cmd
 }
 
 func unknownScript(err error) bool {
@@ -148,7 +154,7 @@ func unknownScript(err error) bool {
 // run executes one script. NOSCRIPT means that nothing was executed, so that
 // sending the source then is no second execution.
 func (l *link) run(ctx context.Context, c call) (driver.Value, error) {
-	v, err := l.do(ctx, c.command())
+	v, err := l.do(ctx, c.evalsha)
 	if unknownScript(err) {
 		return l.do(ctx, c.eval())
 	}
@@ -159,7 +165,7 @@ func (l *link) run(ctx context.Context, c call) (driver.Value, error) {
 func commands(calls []call) []driver.Command {
 	cmds := make([]driver.Command, len(calls))
 	for i, c := range calls {
-		cmds[i] = c.command()
+		cmds[i] = c.evalsha
 	}
 	return cmds
 }

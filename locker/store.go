@@ -59,6 +59,7 @@ type request struct {
 	within string // the hold that this re-enters, if it is known
 	tail   string // "<label>|<metadata>"
 	ttl    time.Duration
+	px     string // the same in ms
 	fenced bool
 }
 
@@ -76,7 +77,7 @@ var errVoid = errors.New("locker: this attempt was given up")
 // Nothing is known of the holder where it fails.
 func (s *store) set(ctx context.Context, r *request) (bool, error) {
 	v, err := s.link.do(ctx, driver.Command{
-		Args:     []string{"SET", r.keys.record, record(r.id, r.ttl, r.tail), "NX", "PX", millis(r.ttl)},
+		Args:     []string{"SET", r.keys.record, record(r.id, r.px, r.tail), "NX", "PX", r.px},
 		FirstKey: 1, NumKeys: 1,
 	})
 	if err != nil || v == nil {
@@ -101,13 +102,13 @@ func (s *store) acquire(ctx context.Context, r *request, p place) (token Token, 
 
 // acquireCall is the same for a node of a quorum, which is told offer besides.
 func acquireCall(r *request, p place, trusted string, offer []string) call {
-	keys := r.keys.all(r.id)
+	keys := r.keys.all(r.id, true)
 	args := []string{r.id, string(r.mode), r.owner, r.tail, millis(r.ttl), keepFence(r.fenced, r.ttl),
 		p.reservation, p.channel, millis(p.life), trusted, r.within}
 	if offer != nil {
 		keys, args = append(keys, markerKey), append(args, offer...)
 	}
-	return call{r.mode.family().acquire, keys, args}
+	return r.mode.family().acquire.call(keys, args)
 }
 
 // acquired reads the reply.
@@ -174,7 +175,7 @@ func attachCall(r *request, old, unsure string, offer []string) call {
 	if unsure != "" {
 		keys = append(keys, r.keys.over(unsure))
 	}
-	return call{r.mode.family().attach, keys, append(args, offer...)}
+	return r.mode.family().attach.call(keys, append(args, offer...))
 }
 
 // attached reads the reply.
@@ -201,7 +202,7 @@ func (r *request) attached(v driver.Value) (token Token, owner string, err error
 
 // fenceCall asks a node of a quorum to agree to a token.
 func fenceCall(r *request, token Token) call {
-	return call{r.mode.family().fence, []string{r.keys.record, r.keys.fence}, []string{r.id, token.String(), millis(retention(r.ttl))}}
+	return r.mode.family().fence.call([]string{r.keys.record, r.keys.fence}, []string{r.id, token.String(), millis(retention(r.ttl))})
 }
 
 // renewCall lengthens a lease. agreed is the token that the nodes of a quorum agreed
@@ -211,7 +212,7 @@ func renewCall(m *Mutex, id string, ttl time.Duration, fenced bool, agreed Token
 	if agreed != 0 {
 		args = append(args, agreed.String())
 	}
-	return call{m.mode.family().renew, []string{m.keys.record, m.keys.fence}, args}
+	return m.mode.family().renew.call([]string{m.keys.record, m.keys.fence}, args)
 }
 
 // releaseCall ends a lease. Its id is remembered for so long, where a request that
@@ -222,7 +223,7 @@ func (s *store) releaseCall(m *Mutex, id, reservation string, remember time.Dura
 	if reservation != "" {
 		args = append(args, reservation)
 	}
-	return call{m.mode.family().release, m.keys.all(id), args}
+	return m.mode.family().release.call(m.keys.all(id, remember > 0), args)
 }
 
 // giveUpCall ends an attempt, or on a quorum one try of a waiter that keeps its place.
@@ -231,11 +232,11 @@ func (s *store) giveUpCall(r *request, reservation string, remember time.Duratio
 	if s.link == nil && reservation == "" {
 		args = append(args, flag(true))
 	}
-	return call{r.mode.family().giveUp, r.keys.all(r.id), args}
+	return r.mode.family().giveUp.call(r.keys.all(r.id, remember > 0), args)
 }
 
 func unattachCall(r *request, old string) call {
-	return call{r.mode.family().unattach, []string{r.keys.record, r.keys.over(r.id)}, []string{old, r.id, millis(voidLife(r.ttl))}}
+	return r.mode.family().unattach.call([]string{r.keys.record, r.keys.over(r.id)}, []string{old, r.id, millis(voidLife(r.ttl))})
 }
 
 // heldReply reads the reply of renew and release: nil, ErrAbsent or ErrTaken.

@@ -25,6 +25,7 @@ type tenure struct {
 	remember time.Duration
 	// reservation is where it waited for a quorum, until it is released; "" if it did not.
 	reservation string
+	rest        *rest // the nodes of a quorum that were not asked, or nil
 
 	mu       sync.Mutex // guards what follows, and the handles' own state
 	released bool       // or detached; outcome is known
@@ -56,6 +57,7 @@ type grant struct {
 	// over: a request that takes the lock may still be on its way.
 	remember    time.Duration
 	reservation string // of one who waited for a quorum
+	rest        *rest  // of its nodes; nil if all were asked
 }
 
 // newLease begins a tenure of m with its first handle. Its time runs already; it
@@ -66,7 +68,7 @@ func newLease(m *Mutex, g grant) *Lease {
 		lease  Lease
 	}{tenure: tenure{
 		client: m.client, mutex: m, id: g.id, token: g.token, owner: g.owner, mode: m.mode,
-		remember: g.remember, reservation: g.reservation,
+		remember: g.remember, reservation: g.reservation, rest: g.rest,
 	}}
 	t, l := &both.tenure, &both.lease
 	t.job.task = t

@@ -301,7 +301,7 @@ func TestShortGrant(t *testing.T) {
 		c := f.client(t)
 		m := c.Mutex("k", TTL(30*time.Second))
 		id := newID()
-		require.NoError(t, f.Set("k", record(id, 2*time.Second, "me|")))
+		require.NoError(t, f.Set("k", record(id, millis(2*time.Second), "me|")))
 		f.SetTTL("k", 2*time.Second)
 		begun := now()
 		l := newLease(m, grant{id: id, sent: begun, ttl: 2 * time.Second})

@@ -199,7 +199,9 @@ func (t *tenure) inForce() bool {
 }
 
 func (t *tenure) releaseCall() call {
-	return t.client.store.releaseCall(t.mutex, t.id, t.reservation, t.remember)
+	c := t.client.store.releaseCall(t.mutex, t.id, t.reservation, t.remember)
+	c.clear = t.rest.drop()
+	return c
 }
 
 // startClose ends the tenure because its client closes. ok tells whether it is to

@@ -105,7 +105,7 @@ func TestLostMessageCostsAtMostOnePoll(t *testing.T) {
 
 func TestCrashedHolderDelaysByItsTTL(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		require.NoError(t, f.Set("k", record(newID(), 3*time.Second, "dead|")))
+		require.NoError(t, f.Set("k", record(newID(), millis(3*time.Second), "dead|")))
 		f.SetTTL("k", 3*time.Second)
 		begun := time.Now()
 		_, err := f.client(t).Mutex("k", Retry(Constant(time.Hour))).Lock(t.Context())
@@ -247,7 +247,7 @@ func TestPlaceThatRanOutIsNotTakenUpAgain(t *testing.T) {
 			return seq
 		}
 		one := func() (*request, place) {
-			return &request{name: "k", keys: &m.keys, mode: modeMutex, id: newID(), tail: "|", ttl: time.Minute},
+			return &request{name: "k", keys: &m.keys, mode: modeMutex, id: newID(), tail: "|", ttl: time.Minute, px: "60000"},
 				place{reservation: newID(), life: time.Second}
 		}
 		paused, its := one()
@@ -277,7 +277,7 @@ func TestNewcomerHasALockWhoseOnlyWaiterIsPassedOver(t *testing.T) {
 			if mode == modeRead {
 				mode = modeWrite
 			}
-			deaf := &request{name: "k", keys: &m.keys, mode: mode, id: newID(), owner: "deaf", tail: "|", ttl: time.Minute}
+			deaf := &request{name: "k", keys: &m.keys, mode: mode, id: newID(), owner: "deaf", tail: "|", ttl: time.Minute, px: "60000"}
 			_, _, err = c.store.acquire(t.Context(), deaf, place{reservation: newID(), channel: "nobody's", life: time.Minute})
 			require.ErrorIs(t, err, ErrLocked)
 			time.Sleep(2 * time.Second)

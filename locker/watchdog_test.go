@@ -137,7 +137,7 @@ func TestAttemptTimeoutOfRenewals(t *testing.T) {
 func TestAttemptsSleepBetween(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)
-		require.NoError(t, f.Set("k", record(newID(), time.Second, "dead|")))
+		require.NoError(t, f.Set("k", record(newID(), millis(time.Second), "dead|")))
 		f.SetTTL("k", 500*time.Millisecond)
 		begun := time.Now()
 		_, err := c.Mutex("k", Retry(Attempts(2, Constant(time.Second)))).Lock(t.Context())
@@ -150,7 +150,7 @@ func TestAttemptsSleepBetween(t *testing.T) {
 func TestSubscriptionIsNoAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)
-		require.NoError(t, f.Set("k", record(newID(), time.Second, "dead|")))
+		require.NoError(t, f.Set("k", record(newID(), millis(time.Second), "dead|")))
 		f.SetTTL("k", 500*time.Millisecond)
 		time.AfterFunc(100*time.Millisecond, func() { c.hub.set(true) })
 		_, err := c.Mutex("k", Retry(Attempts(2, Constant(time.Second)))).Lock(t.Context())

@@ -1,0 +1,250 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A nodeSet is some of the nodes of a quorum, by place.
+type nodeSet uint16
+
+func (s nodeSet) has(place int) bool { return s>>place&1 == 1 }
+func (s *nodeSet) add(place int)     { *s |= 1 << place }
+func (s nodeSet) len() int           { return bits.OnesCount16(uint16(s)) }
+
+var errUnasked = errors.New("locker: it was decided before the node was asked")
+
+// runBatch asks all nodes that the calls concern and returns as soon as all outcomes
+// are certain, or ctx ends.
+func (q *quorum) runBatch(ctx context.Context, calls []call) []driver.Result {
+	ballots := make([]ballot, len(calls))
+	for i := range ballots {
+		ballots[i] = make(ballot, len(q.nodes))
+	}
+	results := make([]driver.Result, len(calls))
+	q.poll(ctx, calls, func(node int, answers []driver.Result) (decided bool) {
+		decided = true
+		for i, c := range calls {
+			ballots[i][node] = vote{in: true, clear: c.clear.has(node), Result: answers[i]}
+			v, err, ok := c.script.verdict(ballots[i])
+			results[i] = driver.Result{Value: v, Err: err}
+			decided = decided && ok
+		}
+		return decided
+	})
+	for i, r := range results {
+		if r.Value == nil && r.Err == nil {
+			results[i].Err = ballots[i].failure() // ctx has ended
+		}
+	}
+	return results
+}
+
+// poll puts the calls to all nodes that they concern at once and shows the answers as
+// they come, until decided or ctx has ended. The nodes that have not answered by then
+// have until the node timeout to do so, so that what is on its way arrives.
+func (q *quorum) poll(ctx context.Context, calls []call, show func(node int, answers []driver.Result) (decided bool)) {
+	q.canvass(ctx, calls, false, nil, show)
+}
+
+// canvass is poll that asks a majority first, if few: the others are asked once it shows
+// that those do not decide, or take long. It returns the nodes that were not asked. What
+// has not gone out by the time that moot is set never does; it may be nil.
+func (q *quorum) canvass(ctx context.Context, calls []call, few bool, moot *atomic.Bool, show func(node int, answers []driver.Result) (decided bool)) nodeSet {
+	err := ctx.Err()
+	if err == nil && !q.enter() {
+		err = ErrClosed
+	}
+	if err != nil {
+		for i := range q.nodes {
+			show(i, allFailed(calls, driver.NotSent(err)))
+		}
+		return 0
+	}
+	defer q.wg.Done()
+	q.polls.Add(1)
+	defer q.polls.Add(-1)
+	r := round{quorum: q, spared: q.spared(), in: inquiry{
+		ctx: q.span(), calls: calls, commands: commands(calls), answers: make(chan answer, len(q.nodes)), moot: moot,
+	}}
+	var slow <-chan time.Time // fires when those asked first take long
+	if few {
+		r.order = q.order(calls[0].key())
+		timer := time.NewTimer(q.slowness(r.order))
+		defer timer.Stop()
+		slow = timer.C
+		r.ask(majority(len(q.nodes)))
+	} else {
+		r.order = inOrder
+		r.ask(len(q.nodes))
+	}
+	for r.answered.len() < len(q.nodes) {
+		select {
+		case a := <-r.in.answers:
+			r.answered.add(a.node)
+			if show(a.node, a.results) {
+				break
+			}
+			if a.results[0].Err != nil || r.answered == r.asked {
+				r.ask(len(q.nodes))
+			}
+			continue
+		case <-slow:
+			r.ask(len(q.nodes))
+			continue
+		case <-ctx.Done():
+		case <-r.in.ctx.Done():
+			r.timeUp(show)
+		}
+		break
+	}
+	for i, node := range q.nodes {
+		if r.asked.has(i) && !r.answered.has(i) {
+			node.behind.Add(1)
+		}
+	}
+	return r.unasked()
+}
+
+// A round is one canvass of the nodes.
+type round struct {
+	quorum *quorum
+	in     inquiry
+	order  order
+	spared [maxNodes]bool
+
+	begun    int // so many of order were asked, or passed over
+	asked    nodeSet
+	answered nodeSet
+}
+
+// ask puts the calls to the first n nodes in order, as far as that is not done.
+func (r *round) ask(n int) {
+	for ; r.begun < n; r.begun++ {
+		node := r.quorum.nodes[r.order[r.begun]]
+		r.asked.add(node.place)
+		switch {
+		case r.in.needless(node.place):
+			r.in.answers <- answer{node.place, allFailed(r.in.calls, driver.NotSent(errUnasked))}
+		case node.asked.Add(1) > maxProbes && r.spared[node.place]:
+			node.asked.Add(-1)
+			r.in.answers <- answer{node.place, allFailed(r.in.calls, driver.NotSent(errSuspect))}
+		default:
+			node.ask(r.in)
+		}
+	}
+}
+
+func (r *round) unasked() (left nodeSet) {
+	for i := range r.quorum.nodes {
+		if !r.asked.has(i) {
+			left.add(i)
+		}
+	}
+	return left
+}
+
+// timeUp shows what nodes answered at the last moment, and that the others did not.
+func (r *round) timeUp(show func(int, []driver.Result) bool) {
+	for {
+		select {
+		case a := <-r.in.answers:
+			r.answered.add(a.node)
+			if show(a.node, a.results) {
+				return
+			}
+			continue
+		default:
+		}
+		break
+	}
+	err := r.in.ctx.Err()
+	if r.quorum.ctx.Err() != nil {
+		err = ErrClosed
+	}
+	for i := range r.quorum.nodes {
+		if !r.answered.has(i) && show(i, allFailed(r.in.calls, err)) {
+			return
+		}
+	}
+}
+
+// needless tells that none of the calls concerns the node.
+func (in inquiry) needless(place int) bool {
+	for _, c := range in.calls {
+		if !c.clear.has(place) {
+			return false
+		}
+	}
+	return true
+}
+
+func allFailed(calls []call, err error) []driver.Result {
+	results := make([]driver.Result, len(calls))
+	for i := range results {
+		results[i].Err = err
+	}
+	return results
+}
+
+// An order is that in which nodes are asked, by place.
+type order [maxNodes]uint8
+
+var inOrder = func() (o order) {
+	for i := range o {
+		o[i] = uint8(i)
+	}
+	return o
+}()
+
+// order returns that of a lock. Clients that compete for it ask the same nodes first, so
+// that few split the vote; different locks share the load. Nodes that are suspect or
+// slow come last.
+func (q *quorum) order(key string) (o order) {
+	var ranks [maxNodes]int
+	first := driver.Slot(key)
+	for i := range q.nodes {
+		place := (first + i) % len(q.nodes)
+		rank, at := q.nodes[place].rank(), i
+		for ; at > 0 && ranks[at-1] > rank; at-- {
+			ranks[at], o[at] = ranks[at-1], o[at-1]
+		}
+		ranks[at], o[at] = rank, uint8(place)
+	}
+	return o
+}
+
+// slowness is how long the nodes that are asked first may take before the others are
+// asked, too.
+func (q *quorum) slowness(o order) time.Duration {
+	var longest time.Duration
+	for _, place := range o[:majority(len(q.nodes))] {
+		longest = max(longest, time.Duration(q.nodes[place].pace.Load()))
+	}
+	return max(min(4*longest, q.cfg.NodeTimeout/4), min(minSlowness, q.cfg.NodeTimeout))
+}
+
+// minSlowness is more than a node in the same network takes.
+const minSlowness = 2 * time.Millisecond
+
+// spared tells which nodes a decision can do without: those that are suspect, as long
+// as a majority is left, the worst first.
+func (q *quorum) spared() (spared [maxNodes]bool) {
+	for range len(q.nodes) - majority(len(q.nodes)) {
+		worst := -1
+		for i, n := range q.nodes {
+			if !spared[i] && n.suspect() && (worst < 0 || n.behind.Load() > q.nodes[worst].behind.Load()) {
+				worst = i
+			}
+		}
+		if worst >= 0 {
+			spared[worst] = true
+		}
+	}
+	return spared
+}

@@ -1,0 +1,94 @@
+package locker
+
+import (
+	"sync"
+	"time"
+)
+
+// A rest is the nodes that had not been asked for a lock when a majority had given it.
+// They are asked a moment later, so that the loss of a node costs the lease nothing;
+// but a lease that is over by then, as most are that guard a few instructions, never
+// occupies them.
+type rest struct {
+	quorum *quorum
+	call   call
+	nodes  nodeSet
+
+	mu   sync.Mutex
+	done bool // asked, or not to be asked any more
+	kept bool // not asked
+}
+
+// restPause is how long the rest of the nodes is not asked. Until then the lease has no
+// more than a majority, so that it cannot be renewed if one of those is lost; nobody
+// else can have it.
+const restPause = time.Millisecond
+
+// drop returns the nodes that are not asked any more, nor were: they hold nothing. It may
+// be called on nil.
+func (r *rest) drop() nodeSet {
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.done {
+		r.done, r.kept = true, true
+	}
+	if r.kept {
+		return r.nodes
+	}
+	return 0
+}
+
+// ask asks them, unless that is done or they were dropped. It may be called on nil.
+func (r *rest) ask() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done || !r.quorum.enter() {
+		return
+	}
+	defer r.quorum.wg.Done()
+	r.done = true
+	q, calls := r.quorum, []call{r.call}
+	round := round{quorum: q, spared: q.spared(), in: inquiry{
+		ctx: q.span(), calls: calls, commands: commands(calls), answers: make(chan answer, len(q.nodes)),
+	}}
+	for i := range q.nodes {
+		if r.nodes.has(i) {
+			round.order[round.begun] = uint8(i)
+			round.begun++
+		}
+	}
+	n := round.begun
+	round.begun = 0
+	round.ask(n)
+}
+
+// rests are those that wait to be asked.
+type rests struct {
+	mu      sync.Mutex
+	waiting []*rest
+}
+
+// add has r asked when restPause has passed. One timer serves all that come meanwhile.
+func (w *rests) add(r *rest) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting = append(w.waiting, r); len(w.waiting) == 1 {
+		time.AfterFunc(restPause, w.ask)
+	}
+}
+
+func (w *rests) ask() {
+	w.mu.Lock()
+	waiting := w.waiting
+	w.waiting = nil
+	w.mu.Unlock()
+	for _, r := range waiting {
+		r.ask()
+	}
+}

@@ -1,0 +1,185 @@
+package locker
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func (q fakeQuorum) sent() (n int) {
+	for _, f := range q {
+		n += len(f.commands())
+	}
+	return n
+}
+
+func (q fakeQuorum) reset() {
+	for _, f := range q {
+		f.reset()
+	}
+}
+
+// A lease that is over at once costs a majority of the nodes two requests each, and the
+// others none.
+func TestQuorumShortLease(t *testing.T) {
+	for _, opts := range [][]Option{nil, {Fenced()}} {
+		quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			c := nodes.client(t, QuorumConfig{})
+			meet(t, c)
+			nodes.reset()
+			for _, name := range []string{"a", "b", "c", "d"} {
+				lease, err := c.Mutex(name, opts...).Lock(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, lease.Unlock(t.Context()))
+			}
+			time.Sleep(10 * restPause)
+			synctest.Wait()
+			assert.Equal(t, 4*3*2, nodes.sent())
+			for _, name := range []string{"a", "b", "c", "d"} {
+				assert.Zero(t, nodes.holding(name))
+			}
+		})
+	}
+}
+
+// meet lets the client get to know its nodes.
+func meet(t *testing.T, c *Client) {
+	t.Helper()
+	lease, err := c.Mutex("first").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+	synctest.Wait()
+}
+
+// A majority is asked first; where it does not decide, or takes long, so are the others.
+func TestQuorumAsksTheRest(t *testing.T) {
+	for name, c := range map[string]struct {
+		trouble func(f *fakeDeployment)
+		within  time.Duration
+	}{
+		"down":   {(*fakeDeployment).down, 0},
+		"hung":   {(*fakeDeployment).hang, 2 * minSlowness},
+		"slow":   {func(f *fakeDeployment) { f.answersLate(100 * time.Millisecond) }, 2 * minSlowness},
+		"locked": {func(f *fakeDeployment) { f.Set("k", record(newID(), millis(time.Minute), "somebody|")) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				client := nodes.client(t, QuorumConfig{})
+				meet(t, client)
+				first := client.quorum.order("k")
+				c.trouble(nodes[first[0]])
+				c.trouble(nodes[first[2]])
+				begun := time.Now()
+				lease, err := client.Mutex("k").TryLock(t.Context())
+				require.NoError(t, err)
+				assert.LessOrEqual(t, time.Since(begun), c.within)
+				for _, place := range []uint8{first[1], first[3], first[4]} {
+					assert.True(t, nodes[place].Exists("k"))
+				}
+				require.NoError(t, lease.Unlock(t.Context()))
+			})
+		})
+	}
+}
+
+// Locks share the nodes, and all clients agree which are asked first for one.
+func TestQuorumOrder(t *testing.T) {
+	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		a, b := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+		firsts := map[uint8]int{}
+		for i := range 100 {
+			key := "k" + string(rune('a'+i))
+			assert.Equal(t, a.quorum.order(key), b.quorum.order(key))
+			firsts[a.quorum.order(key)[0]]++
+		}
+		assert.Len(t, firsts, 5)
+		a.quorum.nodes[firstOf(a, "k")].pace.Store(int64(time.Second))
+		slow := firstOf(b, "k")
+		assert.Equal(t, slow, a.quorum.order("k")[4], "a slow node comes last")
+	})
+}
+
+func firstOf(c *Client, key string) uint8 { return c.quorum.order(key)[0] }
+
+// What makes the lease longer makes it so at all nodes.
+func TestQuorumExtendAsksTheRest(t *testing.T) {
+	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		lease := must(t, c.Mutex("k"))
+		assert.Equal(t, 3, nodes.holding("k"))
+		require.NoError(t, lease.Extend(t.Context(), time.Minute))
+		synctest.Wait()
+		assert.Equal(t, 5, nodes.holding("k"))
+		for _, f := range nodes {
+			assert.Greater(t, f.TTL("k"), 50*time.Second)
+		}
+		require.NoError(t, lease.Unlock(t.Context()))
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
+// A lease that is released before the rest is asked is known to be ours until then, also
+// where one of the nodes that gave it does not answer any more, or has lost it.
+func TestQuorumReleaseOfAFew(t *testing.T) {
+	for name, c := range map[string]struct {
+		trouble func(f *fakeDeployment)
+		want    error
+	}{
+		"all there": {func(*fakeDeployment) {}, nil},
+		"one down":  {(*fakeDeployment).down, nil},
+		"one lost":  {func(f *fakeDeployment) { f.Del("k") }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				client := nodes.client(t, QuorumConfig{})
+				meet(t, client)
+				lease := must(t, client.Mutex("k"))
+				c.trouble(nodes[firstOf(client, "k")])
+				assert.ErrorIs(t, lease.Unlock(t.Context()), c.want)
+			})
+		})
+	}
+}
+
+// A request for the lock that has not gone out when its try has failed never does.
+func TestQuorumTryThatFailedSendsNothingMore(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{NodeTimeout: 10 * time.Second, LongestTTL: time.Minute})
+		meet(t, c)
+		thaw := make(chan struct{})
+		for _, f := range nodes[1:] {
+			f.set(func() {
+				f.before = func(ctx context.Context, cmd driver.Command) error { <-thaw; return nil }
+			})
+		}
+		for range 6 {
+			_, err := c.Mutex("k", AttemptTimeout(time.Millisecond)).TryLock(t.Context())
+			require.ErrorIs(t, err, ErrUnavailable)
+		}
+		nodes.reset()
+		close(thaw)
+		synctest.Wait()
+		acquired := 0
+		for _, sent := range nodes[1].commands() {
+			if strings.Contains(sent, "-- The road that is taken nearly always") || strings.Contains(sent, mutexFamily.acquire.sha) {
+				acquired++
+			}
+		}
+		assert.LessOrEqual(t, acquired, nodeSenders)
+	})
+}
