@@ -51,7 +51,7 @@ func (k *keys) over(id string) string { return k.void + ":" + id }
 // all returns them, for an id, in the order in which the scripts that need all expect
 // them. The last is there only if the id is to be remembered, or looked up.
 func (k *keys) all(id string, over bool) []string {
-	keys := []string{k.record, k.fence, k.queue, k.entries}
+	keys := append(make([]string, 0, 6), k.record, k.fence, k.queue, k.entries) // with room for the marker
 	if over {
 		keys = append(keys, k.over(id))
 	}

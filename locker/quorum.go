@@ -71,6 +71,7 @@ type quorum struct {
 
 	current atomic.Pointer[span]
 	rests   rests
+	timers  sync.Pool // of *time.Timer, stopped
 
 	met atomic.Bool // the nodes have been asked who they are
 

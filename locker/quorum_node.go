@@ -94,7 +94,7 @@ func (n *node) unsettled(batch []inquiry) []inquiry {
 			return false
 		}
 		n.asked.Add(-1)
-		in.answers <- answer{n.place, allFailed(in.calls, driver.NotSent(errUnasked))}
+		in.answers <- answer{n.place, unasked(in.calls)}
 		return true
 	})
 }

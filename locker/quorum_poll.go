@@ -23,8 +23,9 @@ var errUnasked = errors.New("locker: it was decided before the node was asked")
 // are certain, or ctx ends.
 func (q *quorum) runBatch(ctx context.Context, calls []call) []driver.Result {
 	ballots := make([]ballot, len(calls))
+	all := make(ballot, len(calls)*len(q.nodes))
 	for i := range ballots {
-		ballots[i] = make(ballot, len(q.nodes))
+		ballots[i], all = all[:len(q.nodes)], all[len(q.nodes):]
 	}
 	results := make([]driver.Result, len(calls))
 	q.poll(ctx, calls, func(node int, answers []driver.Result) (decided bool) {
@@ -75,7 +76,8 @@ func (q *quorum) canvass(ctx context.Context, calls []call, few bool, moot *atom
 	var slow <-chan time.Time // fires when those asked first take long
 	if few {
 		r.order = q.order(calls[0].key())
-		timer := time.NewTimer(q.slowness(r.order))
+		timer := q.timer(q.slowness(r.order))
+		defer q.timers.Put(timer)
 		defer timer.Stop()
 		slow = timer.C
 		r.ask(majority(len(q.nodes)))
@@ -130,7 +132,7 @@ func (r *round) ask(n int) {
 		r.asked.add(node.place)
 		switch {
 		case r.in.needless(node.place):
-			r.in.answers <- answer{node.place, allFailed(r.in.calls, driver.NotSent(errUnasked))}
+			r.in.answers <- answer{node.place, unasked(r.in.calls)}
 		case node.asked.Add(1) > maxProbes && r.spared[node.place]:
 			node.asked.Add(-1)
 			r.in.answers <- answer{node.place, allFailed(r.in.calls, driver.NotSent(errSuspect))}
@@ -184,6 +186,16 @@ func (in inquiry) needless(place int) bool {
 	return true
 }
 
+// oneUnasked is shared, since most questions are a single call.
+var oneUnasked = []driver.Result{{Err: driver.NotSent(errUnasked)}}
+
+func unasked(calls []call) []driver.Result {
+	if len(calls) == 1 {
+		return oneUnasked
+	}
+	return allFailed(calls, oneUnasked[0].Err)
+}
+
 func allFailed(calls []call, err error) []driver.Result {
 	results := make([]driver.Result, len(calls))
 	for i := range results {
@@ -227,6 +239,15 @@ func (q *quorum) slowness(o order) time.Duration {
 		longest = max(longest, time.Duration(q.nodes[place].pace.Load()))
 	}
 	return max(min(4*longest, q.cfg.NodeTimeout/4), min(minSlowness, q.cfg.NodeTimeout))
+}
+
+// timer returns one of a few timers that are used again and again.
+func (q *quorum) timer(d time.Duration) *time.Timer {
+	if t, ok := q.timers.Get().(*time.Timer); ok {
+		t.Reset(d)
+		return t
+	}
+	return time.NewTimer(d)
 }
 
 // minSlowness is more than a node in the same network takes.

@@ -158,8 +158,8 @@ func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, tak
 	return token, owner, err
 }
 
-// tokens are those that the nodes have given which said yes, by node.
-type tokens map[int]Token
+// tokens are those that the nodes have given which said yes.
+type tokens []Token
 
 func (t tokens) largest() Token {
 	var largest Token
@@ -169,7 +169,7 @@ func (t tokens) largest() Token {
 	return largest
 }
 
-// agreed returns the largest token if so many nodes have given exactly that.
+// agreed returns the largest token, and whether so many nodes have given exactly that.
 func (t tokens) agreed(need int) (Token, bool) {
 	largest := t.largest()
 	n := 0
@@ -188,14 +188,14 @@ func (q *quorum) grant(ctx context.Context, c call, few bool, read func(driver.V
 	if err := q.fault(); err != nil {
 		return nil, nil, 0, err
 	}
-	yes, b := tokens{}, make(ballot, len(q.nodes))
+	yes, b := make(tokens, 0, len(q.nodes)), make(ballot, len(q.nodes))
 	moot := new(atomic.Bool)
 	unasked := q.canvass(ctx, []call{c}, few, moot, func(node int, answers []driver.Result) bool {
 		r := answers[0]
 		if r.Err == nil {
 			var token Token
 			if token, r.Err = read(r.Value); r.Err == nil {
-				yes[node] = token
+				yes = append(yes, token)
 			}
 		}
 		b[node] = vote{in: true, Result: r}
@@ -207,7 +207,7 @@ func (q *quorum) grant(ctx context.Context, c call, few bool, read func(driver.V
 	})
 	for i := range b {
 		if unasked.has(i) {
-			b[i] = vote{in: true, Result: driver.Result{Err: driver.NotSent(errUnasked)}}
+			b[i] = vote{in: true, Result: oneUnasked[0]}
 		}
 	}
 	err, _ := b.granted(true)

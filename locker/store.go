@@ -103,8 +103,8 @@ func (s *store) acquire(ctx context.Context, r *request, p place) (token Token, 
 // acquireCall is the same for a node of a quorum, which is told offer besides.
 func acquireCall(r *request, p place, trusted string, offer []string) call {
 	keys := r.keys.all(r.id, true)
-	args := []string{r.id, string(r.mode), r.owner, r.tail, millis(r.ttl), keepFence(r.fenced, r.ttl),
-		p.reservation, p.channel, millis(p.life), trusted, r.within}
+	args := append(make([]string, 0, 15), r.id, string(r.mode), r.owner, r.tail, millis(r.ttl), keepFence(r.fenced, r.ttl),
+		p.reservation, p.channel, millis(p.life), trusted, r.within)
 	if offer != nil {
 		keys, args = append(keys, markerKey), append(args, offer...)
 	}
