@@ -1,144 +1,214 @@
-// Command peerbench compares Redis lock libraries for Go. See README.md.
+// Bench compares golocker with other lock libraries for Go and with what one would
+// write by hand. See README.md.
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/golocker/golocker/bench/bars"
 	"github.com/golocker/golocker/bench/contestants"
 	"github.com/golocker/golocker/bench/harness"
+	"github.com/golocker/golocker/bench/report"
 	"github.com/golocker/golocker/bench/scenarios"
 )
 
-func main() {
-	var (
-		which   = flag.String("scenario", "all", "comma-separated scenarios to run: free, parallel, contend, procs, held, quorum, waiters, stall, or all")
-		short   = flag.Bool("short", false, "quick look: each scenario in under a minute")
-		rounds  = flag.Int("rounds", 0, "rounds per cell (0: the scenario's default)")
-		dur     = flag.Duration("dur", 0, "measured window per cell (0: the scenario's default)")
-		ttl     = flag.Duration("ttl", 0, "lease of the locks in scenario held (0: 10s, or 2s with -short)")
-		only    = flag.String("only", "", "contestants to run, comma-separated globs such as 'floor/*,redsync/*'")
-		match   = flag.String("match", "", "only parameter sets containing this text, such as 'goroutines=16'")
-		port    = flag.Int("port", 22000, "first port; port..port+14 are used")
-		outPath = flag.String("o", "", "append raw samples (JSON lines) to this file")
-		table   = flag.String("table", "", "write the tables (Markdown) to this file as well as stdout")
-		report  = flag.String("report", "", "run nothing: render tables from these sample files (comma-separated)")
-		list    = flag.Bool("list", false, "list scenarios and contestants")
-		child   = flag.String("child", "", "internal: worker mode")
-	)
+// flags are the command line.
+type flags struct {
+	scenarios, only, match string
+	short, list            bool
+	rounds, port           int
+	dur, ttl               time.Duration
+	out, table             string
+	report, bars           string
+}
+
+func parseFlags() flags {
+	var f flags
+	flag.StringVar(&f.scenarios, "scenario", "all", "scenarios to run, comma-separated")
+	flag.StringVar(&f.only, "only", "", "contestants to run, comma-separated globs such as 'floor/*,redsync/*'")
+	flag.StringVar(&f.match, "match", "", "parameter sets to run, comma-separated: those with all words of one, such as 'goroutines=16 cs=0'")
+	flag.BoolVar(&f.short, "short", false, "a selection of everything, in about two minutes")
+	flag.IntVar(&f.rounds, "rounds", 0, "rounds of each measurement (0: as the scenario has it)")
+	flag.DurationVar(&f.dur, "dur", 0, "window of each measurement (0: as the scenario has it)")
+	flag.DurationVar(&f.ttl, "ttl", 0, "TTL of the locks in scenario held (0: 10s, or 2s with -short)")
+	flag.IntVar(&f.port, "port", 22000, fmt.Sprintf("first of the %d ports for servers", scenarios.Ports))
+	flag.StringVar(&f.out, "o", "", "append the samples to this file, as lines of JSON")
+	flag.StringVar(&f.table, "table", "", "write the tables to this file as well")
+	flag.StringVar(&f.report, "report", "", "run nothing: make tables of these files of samples, comma-separated")
+	flag.StringVar(&f.bars, "bars", "", "run nothing: hold these files of samples to the bars")
+	flag.BoolVar(&f.list, "list", false, "list scenarios and contestants")
 	flag.Parse()
-	if *child != "" {
-		fail(scenarios.RunChild(*child))
-		return
-	}
-	if *list {
-		printList()
-		return
-	}
-	if *report != "" {
-		var all []harness.Sample
-		for f := range strings.SplitSeq(*report, ",") {
-			fh, err := os.Open(f)
-			fail(err)
-			s, err := harness.Load(fh)
-			fail(err)
-			all = append(all, s...)
-		}
-		tables(all, *table)
-		return
-	}
-
-	var raw io.Writer
-	if *outPath != "" {
-		f, err := os.OpenFile(*outPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-		fail(err)
-		defer f.Close()
-		raw = f
-		fmt.Fprintf(f, "%s\n", meta())
-	}
-	fmt.Fprintf(os.Stderr, "%s\n", meta())
-	sig := make(chan os.Signal, 1)
-	signal.Notify(sig, os.Interrupt, syscall.SIGTERM)
-	go func() { <-sig; harness.StopAll(); os.Exit(1) }()
-	// Servers are started from this thread with a parent-death signal, which is
-	// tied to the starting thread: keep it alive.
-	runtime.LockOSThread()
-	defer harness.StopAll()
-
-	env := &scenarios.Env{Rec: harness.NewRecorder(raw), Port: *port, Short: *short, Rounds: *rounds, Dur: *dur, TTL: *ttl, Only: *only, Match: *match}
-	start := time.Now()
-	for _, s := range scenarios.List {
-		if *which != "all" && !strings.Contains(","+*which+",", ","+s.Name+",") {
-			continue
-		}
-		t0 := time.Now()
-		if err := s.Run(env); err != nil {
-			fmt.Fprintf(os.Stderr, "scenario %s: %v\n", s.Name, err)
-		}
-		fmt.Fprintf(os.Stderr, "scenario %s took %v\n", s.Name, time.Since(t0).Round(time.Second))
-	}
-	fmt.Fprintf(os.Stderr, "all took %v\n", time.Since(start).Round(time.Second))
-	tables(env.Rec.Samples(), *table)
+	return f
 }
 
-func tables(samples []harness.Sample, path string) {
-	w := io.Writer(os.Stdout)
-	if path != "" {
-		f, err := os.Create(path)
-		fail(err)
-		defer f.Close()
-		w = io.MultiWriter(w, f)
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == scenarios.WorkerFlag {
+		exit(scenarios.RunWorker(os.Args[2]))
 	}
-	for _, s := range scenarios.List {
-		harness.Render(w, s.Name, s.Table, samples)
+	f := parseFlags()
+	switch {
+	case flag.NArg() > 0:
+		exit(fmt.Errorf("unexpected argument %q", flag.Arg(0)))
+	case f.list:
+		list()
+	case f.bars != "":
+		exit(showBars(f))
+	case f.report != "":
+		exit(showTables(f))
+	default:
+		exit(run(f))
 	}
 }
 
-func printList() {
+// exit ends the program, with its servers.
+func exit(err error) {
+	harness.StopAll()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func list() {
 	for _, s := range scenarios.List {
-		fmt.Printf("scenario  %-10s %s\n", s.Name, s.Table.Title)
+		fmt.Printf("scenario    %-32s %s\n", s.Name, s.Table.Title)
 	}
 	for _, c := range contestants.All() {
 		fmt.Printf("contestant  %-32s %s\n", c.Name, c.Note)
 	}
 }
 
-// meta is one JSON line that says what was measured and where.
-func meta() string {
-	m := map[string]any{
-		"time": time.Now().UTC().Format(time.RFC3339), "go": runtime.Version(),
-		"cpus": runtime.NumCPU(), "load1": harness.LoadAvg(), "args": os.Args[1:],
+// run measures. A scenario that fails does not keep the others from running, nor
+// what was measured from being shown.
+func run(f flags) error {
+	if !harness.Supported {
+		return errors.New("measuring works on Linux only")
 	}
-	if v, err := exec.Command("redis-server", "--version").Output(); err == nil {
-		m["redis"] = strings.TrimSpace(string(v))
+	chosen, err := choose(f.scenarios)
+	if err != nil {
+		return err
 	}
-	deps := map[string]string{}
-	if bi, ok := debug.ReadBuildInfo(); ok {
-		for _, d := range bi.Deps {
-			if d.Replace != nil {
-				d.Version = d.Replace.Version
-			}
-			deps[d.Path] = d.Version
+	var raw io.Writer
+	if f.out != "" {
+		file, err := os.OpenFile(f.out, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		raw = file
+	}
+	rec, err := report.NewRecorder(raw, os.Stderr, describe())
+	if err != nil {
+		return err
+	}
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		exit(errors.New("interrupted"))
+	}()
+	// Servers end with the thread that has started them: keep it.
+	runtime.LockOSThread()
+	env := &scenarios.Env{
+		Rec: rec, Log: os.Stderr, Port: f.port, Short: f.short, TTL: f.ttl,
+		Override: scenarios.Plan{Rounds: f.rounds, Window: f.dur, Match: f.match, Only: f.only},
+	}
+	started := time.Now()
+	var errs error
+	for _, s := range chosen {
+		if err := s.Run(env); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			errs = errors.Join(errs, err)
 		}
 	}
-	m["deps"] = deps
-	b, _ := json.Marshal(map[string]any{"meta": m})
-	return string(b)
+	fmt.Fprintf(os.Stderr, "all took %v\n", time.Since(started).Round(time.Second))
+	return errors.Join(errs, writeTables(rec.Set(), f.table))
 }
 
-func fail(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+// choose finds the scenarios by their names.
+func choose(names string) ([]scenarios.Scenario, error) {
+	if names == "all" {
+		return scenarios.List, nil
 	}
+	var chosen []scenarios.Scenario
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(scenarios.List, func(s scenarios.Scenario) bool { return s.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no scenario %q (-list shows them)", name)
+		}
+		chosen = append(chosen, scenarios.List[i])
+	}
+	return chosen, nil
+}
+
+// load reads files of samples.
+func load(paths string) (*report.Set, error) {
+	var set report.Set
+	for path := range strings.SplitSeq(paths, ",") {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		if err := set.Load(f); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return &set, nil
+}
+
+// output is standard output, and the file of that name if there is one.
+func output(path string) (w io.Writer, end func() error, err error) {
+	if path == "" {
+		return os.Stdout, func() error { return nil }, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return io.MultiWriter(os.Stdout, f), f.Close, nil
+}
+
+func writeTables(set *report.Set, path string) error {
+	w, end, err := output(path)
+	if err != nil {
+		return err
+	}
+	err = report.WriteRuns(w, set)
+	for _, s := range scenarios.List {
+		err = errors.Join(err, s.Table.Write(w, set, s.Name))
+	}
+	return errors.Join(err, end())
+}
+
+func showTables(f flags) error {
+	set, err := load(f.report)
+	if err != nil {
+		return err
+	}
+	return writeTables(set, f.table)
+}
+
+func showBars(f flags) error {
+	set, err := load(f.bars)
+	if err != nil {
+		return err
+	}
+	w, end, err := output(f.table)
+	if err != nil {
+		return err
+	}
+	_, err = bars.Write(w, set)
+	return errors.Join(err, end())
 }

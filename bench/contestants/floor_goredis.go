@@ -2,14 +2,13 @@ package contestants
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// go-redis logs every failed dial to stderr; the faults of scenario 6 would
-// drown everything else, and printing would cost it time.
+// quiet is a logger for go-redis, which otherwise prints every dial that fails: with
+// a dead server that would drown everything else, and cost it time.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
@@ -17,7 +16,7 @@ func (quiet) Printf(context.Context, string, ...any) {}
 func init() {
 	redis.SetLogger(quiet{})
 	Register(Spec{
-		Name: "ping/goredis", Kind: Ping, Uses: UseFree,
+		Name: "ping/goredis", Client: Goredis, Uses: UsePing,
 		Note: "PING through go-redis, default options",
 		New: func(o Options) (Locker, error) {
 			return &goredisPing{redis.NewClient(&redis.Options{Addr: o.Addrs[0]})}, nil
@@ -30,20 +29,20 @@ func init() {
 		}
 	}
 	Register(Spec{
-		Name: "floor/goredis", Kind: Floor, Uses: UseFree | UseHeld,
+		Name: "floor/goredis", Client: Goredis, Uses: UseFree | UseHeld,
 		Note: "hand-written SetNX + Script.Run on go-redis, default options (pool of 10 per CPU)",
 		New:  plain(time.Millisecond),
 	})
 	Register(Spec{
-		Name: "floor/goredis-poll10ms", Kind: Floor, Uses: UseWait,
+		Name: "floor/goredis-poll10ms", Client: Goredis, Uses: UseWait,
 		Note: "the same, polling every 10 ms", New: plain(10 * time.Millisecond),
 	})
 	Register(Spec{
-		Name: "floor/goredis-poll1ms", Kind: Floor, Uses: UseWait,
+		Name: "floor/goredis-poll1ms", Client: Goredis, Uses: UseWait,
 		Note: "the same, polling every 1 ms", New: plain(time.Millisecond),
 	})
 	Register(Spec{
-		Name: "floor/goredis-autopipe", Kind: Floor, Uses: UseFree | UseHeld,
+		Name: "floor/goredis-autopipe", Client: Goredis, Uses: UseFree | UseHeld,
 		Note: "the same through go-redis' blocking AutoPipeline (batches concurrent callers)",
 		New: func(o Options) (Locker, error) {
 			c := redis.NewClient(&redis.Options{Addr: o.Addrs[0]})
@@ -68,8 +67,8 @@ var (
 	grExtend  = redis.NewScript(extendScript)
 )
 
-// goredisCmds is the part of the client the floor needs; *redis.Client and
-// *redis.AutoPipeliner both have it.
+// goredisCmds is what the lock needs of a client. *redis.Client has it, and so has
+// *redis.AutoPipeliner.
 type goredisCmds interface {
 	redis.Scripter
 	SetNX(ctx context.Context, key string, value any, ttl time.Duration) *redis.BoolCmd
@@ -105,113 +104,3 @@ func (l *goredisLock) Lock(ctx context.Context, key string) (Unlock, error) {
 }
 
 func (l *goredisLock) Close() error { return l.close() }
-
-// ---- hand-written Redlock: ask all nodes at once, go on at the third yes ----
-
-const perNodeTimeout = 50 * time.Millisecond
-
-func init() {
-	Register(Spec{
-		Name: "floor/redlock-goredis", Kind: Floor, Uses: UseQuorum,
-		Note: "hand-written Redlock: all nodes in parallel, return at the quorum, 50 ms per node, no client retries",
-		New: func(o Options) (Locker, error) {
-			l := &floorRedlock{o: o}
-			for _, a := range o.Addrs {
-				l.nodes = append(l.nodes, redis.NewClient(quickOptions(a)))
-			}
-			return l, nil
-		},
-	})
-}
-
-// quickOptions are go-redis settings under which a dead node costs little:
-// context deadlines are obeyed (they are not by default) and nothing is retried.
-func quickOptions(addr string) *redis.Options {
-	return &redis.Options{
-		Addr:                  addr,
-		ContextTimeoutEnabled: true,
-		MaxRetries:            -1,
-		DialTimeout:           200 * time.Millisecond,
-		DialerRetries:         1,
-	}
-}
-
-type floorRedlock struct {
-	nodes []*redis.Client
-	o     Options
-}
-
-// quorum runs f on all nodes and returns as soon as the outcome is known;
-// stragglers finish in the background.
-func (l *floorRedlock) quorum(f func(context.Context, *redis.Client) (bool, error)) (int, error) {
-	type res struct {
-		ok  bool
-		err error
-	}
-	ch := make(chan res, len(l.nodes))
-	for _, n := range l.nodes {
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), perNodeTimeout)
-			defer cancel()
-			ok, err := f(ctx, n)
-			ch <- res{ok, err}
-		}()
-	}
-	need := len(l.nodes)/2 + 1
-	yes, no := 0, 0
-	var err error
-	for range l.nodes {
-		r := <-ch
-		if r.ok {
-			yes++
-		} else {
-			no++
-			err = errors.Join(err, r.err)
-		}
-		if yes >= need || no > len(l.nodes)-need {
-			break
-		}
-	}
-	if yes >= need {
-		err = nil
-	}
-	return yes, err
-}
-
-func (l *floorRedlock) Lock(ctx context.Context, key string) (Unlock, error) {
-	token := newToken()
-	need := len(l.nodes)/2 + 1
-	release := func() (int, error) {
-		return l.quorum(func(ctx context.Context, c *redis.Client) (bool, error) {
-			n, err := grRelease.Run(ctx, c, []string{key}, token).Int()
-			return n == 1, err
-		})
-	}
-	err := poll(ctx, time.Millisecond, func() (bool, error) {
-		n, err := l.quorum(func(ctx context.Context, c *redis.Client) (bool, error) {
-			return c.SetNX(ctx, key, token, l.o.TTL).Result()
-		})
-		if n >= need {
-			return true, nil
-		}
-		release()
-		return false, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return func() error {
-		n, err := release()
-		if n < need && err == nil {
-			err = errNotHeld
-		}
-		return err
-	}, nil
-}
-
-func (l *floorRedlock) Close() error {
-	for _, n := range l.nodes {
-		n.Close()
-	}
-	return nil
-}

@@ -10,18 +10,18 @@ import (
 	"github.com/golocker/golocker/bench/harness"
 )
 
-// The physical floor: hand-encoded RESP over bare sockets, connections kept in a
-// free list. No library can do a two-command lock for less client work.
+// The floor of everything: commands encoded by hand over bare sockets that are kept
+// in a free list. No library can lock with two commands for less.
 func init() {
 	Register(Spec{
-		Name: "ping/tcp", Kind: Ping, Uses: UseFree,
+		Name: "ping/tcp", Uses: UsePing,
 		Note: "PING over a bare socket",
 		New: func(o Options) (Locker, error) {
 			return &tcpPing{newTCPPool(o.Addrs[0])}, nil
 		},
 	})
 	Register(Spec{
-		Name: "floor/tcp", Kind: Floor, Uses: UseFree,
+		Name: "floor/tcp", Uses: UseFree,
 		Note: "SET NX PX + EVALSHA compare-and-delete over bare sockets, free list of connections",
 		New: func(o Options) (Locker, error) {
 			p := newTCPPool(o.Addrs[0])
@@ -35,13 +35,6 @@ func init() {
 			}
 			p.put(c)
 			return &tcpLock{p, sha.(string), strconv.FormatInt(o.TTL.Milliseconds(), 10)}, nil
-		},
-	})
-	Register(Spec{
-		Name: "floor/blpop", Kind: Floor, Uses: UseWait,
-		Note: "server-side queue: BLPOP a token, LPUSH it back; UNSAFE (no lease: a crash loses the lock), shows the hand-off floor",
-		New: func(o Options) (Locker, error) {
-			return &blpop{tcpPool: newTCPPool(o.Addrs[0])}, nil
 		},
 	})
 }
@@ -104,8 +97,7 @@ func (p *tcpPool) do(args ...string) (any, error) {
 		return nil, err
 	}
 	v, err := c.Do(args...)
-	var re harness.Error
-	if err == nil || errors.Is(err, harness.ErrNil) || errors.As(err, &re) {
+	if _, refused := errors.AsType[harness.ReplyError](err); err == nil || refused || errors.Is(err, harness.ErrNil) {
 		p.put(c)
 	} else {
 		p.drop(c)
@@ -119,8 +111,6 @@ func (l *tcpPing) Lock(context.Context, string) (Unlock, error) {
 	_, err := l.do("PING")
 	return noop, err
 }
-
-func noop() error { return nil }
 
 type tcpLock struct {
 	*tcpPool
@@ -144,48 +134,6 @@ func (l *tcpLock) Lock(ctx context.Context, key string) (Unlock, error) {
 		if err == nil && v != int64(1) {
 			err = errNotHeld
 		}
-		return err
-	}, nil
-}
-
-// blpop keeps one token in a list: whoever pops it holds the lock. Redis serves
-// blocked clients first come, first served, inside the LPUSH of the releaser.
-type blpop struct {
-	*tcpPool
-	made sync.Map // keys whose token this locker has seen to
-}
-
-func (l *blpop) Lock(ctx context.Context, key string) (Unlock, error) {
-	c, err := l.get()
-	if err != nil {
-		return nil, err
-	}
-	// The first user of the key, anywhere, puts the token there.
-	if _, ok := l.made.LoadOrStore(key, true); !ok {
-		if v, err := c.Do("SETNX", key+":made", "1"); err != nil {
-			return nil, err
-		} else if v == int64(1) {
-			if _, err := c.Do("LPUSH", key, "token"); err != nil {
-				return nil, err
-			}
-		}
-	}
-	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
-	_, err = c.Do("BLPOP", key, "0")
-	if !stop() || err != nil {
-		l.drop(c) // may have a reply in flight
-		if err == nil {
-			// The token arrived although the caller left: hand it on.
-			l.do("LPUSH", key, "token")
-		}
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return nil, err
-	}
-	return func() error {
-		_, err := c.Do("LPUSH", key, "token")
-		l.put(c)
 		return err
 	}, nil
 }

@@ -14,26 +14,30 @@ import (
 )
 
 func init() {
-	for _, c := range []struct {
-		driver string
-		wrap   wrap
-	}{{"goredis", wrapGoredis}, {"rueidis", wrapRueidis}, {"redigo", wrapRedigo}} {
-		for _, v := range []struct {
-			suffix, note string
-			opts         []locker.Option
-		}{{"", "", nil}, {"+fenced", ", Fenced", []locker.Option{locker.Fenced()}}} {
-			name, note := "golocker/"+c.driver+v.suffix, "a wrapped client with its defaults"+v.note
-			Register(Spec{Name: name, Kind: Peer, Uses: UseFree | UseWait | UseHeld, Note: note, Passing: []string{"__golocker:"}, New: func(o Options) (Locker, error) {
-				return newGolocker(o, c.wrap, v.opts)
-			}})
-			Register(Spec{Name: name + "+quorum", Kind: Peer, Uses: UseQuorum, Note: note + ", redlock with Bootstrap", New: func(o Options) (Locker, error) {
-				return newGolockerQuorum(o, c.wrap, v.opts)
-			}})
-		}
+	reg := func(client string, w wrap, suffix, note string, opts ...locker.Option) {
+		name := "golocker/" + client + suffix
+		note = "a wrapped client with its defaults" + note
+		Register(Spec{
+			Name: name, Client: client, Uses: UseFree | UseWait | UseHeld, Note: note,
+			Passing: []string{"__golocker:"}, // counters of fencing tokens
+			New:     func(o Options) (Locker, error) { return newGolocker(o, w, opts) },
+		})
+		Register(Spec{
+			Name: name + "+quorum", Client: client, Uses: UseQuorum,
+			Note: note + ", redlock with Bootstrap",
+			New:  func(o Options) (Locker, error) { return newGolockerQuorum(o, w, opts) },
+		})
 	}
+	fenced := locker.Fenced()
+	reg(Goredis, wrapGoredis, "", "")
+	reg(Goredis, wrapGoredis, "+fenced", ", Fenced", fenced)
+	reg(Rueidis, wrapRueidis, "", "")
+	reg(Rueidis, wrapRueidis, "+fenced", ", Fenced", fenced)
+	reg(Redigo, wrapRedigo, "", "")
+	reg(Redigo, wrapRedigo, "+fenced", ", Fenced", fenced)
 }
 
-// A wrap makes a client of a server a connector, and says how that client is closed.
+// A wrap makes a connector of a client, and says how that client is closed.
 type wrap func(addr string) (driver.Connector, func(), error)
 
 func wrapGoredis(addr string) (driver.Connector, func(), error) {

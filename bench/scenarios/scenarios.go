@@ -1,47 +1,141 @@
-// Package scenarios holds the measurements. Each file is one scenario (or two
-// that share their loop) and can be run alone.
+// Package scenarios holds the measurements: what each contestant is made to do, and
+// how that is shown. A file is a scenario, or what several have in common.
 package scenarios
 
 import (
-	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"syscall"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/golocker/golocker/bench/contestants"
 	"github.com/golocker/golocker/bench/harness"
+	"github.com/golocker/golocker/bench/report"
 )
 
-// Env is what main hands to a scenario.
-type Env struct {
-	Rec    *harness.Recorder
-	Port   int           // first port; scenarios use Port .. Port+14
-	Short  bool          // quick look: every scenario below a minute
-	Rounds int           // 0: the scenario's default
-	Dur    time.Duration // measured window per cell; 0: the scenario's default
-	TTL    time.Duration // lease in scenario held; 0: its default
-	Only   string        // contestant globs
-	Match  string        // only parameter sets containing this text
-
-	srv   *harness.Server            // the single server of scenarios 1-5, 7
-	trace map[string]map[string]bool // contestant -> commands it runs only in Lua
-}
-
-// Scenario is one measurement with its table.
+// A Scenario is one kind of measurement.
 type Scenario struct {
 	Name  string
-	Table harness.Table
-	Run   func(*Env) error
+	Table report.Table
+	Full  Plan
+	Short Plan // without rounds: it is not in the short run
+	run   func(*Env, Plan) error
+}
+
+// A Plan says how much of a scenario is measured.
+type Plan struct {
+	Rounds int
+	Window time.Duration // of each measurement
+	// Match are the parameter sets, separated by commas: those that have all words of
+	// one of them ("goroutines=16 cs=0,cs=1ms"). Empty: all.
+	Match string
+	Only  string // the contestants, see [contestants.For]
 }
 
 // List is every scenario in running order.
-var List = []Scenario{freeScenario, parallelScenario, contendScenario, procsScenario, heldScenario, quorumScenario, waitersScenario, stallScenario}
+var List = []Scenario{
+	freeScenario, parallelScenario, contendScenario, procsScenario,
+	heldScenario, quorumScenario, waitersScenario, stallScenario,
+}
 
-// server starts (once) the server of the single-server scenarios.
+// Env is what a run is given, and what its scenarios share.
+type Env struct {
+	Rec      *report.Recorder
+	Log      io.Writer
+	Port     int           // the first of Ports
+	Short    bool          // the short run
+	Override Plan          // what is not zero replaces the scenario's own plan
+	TTL      time.Duration // of the leases in held; 0: its default
+
+	srv     *harness.Server            // of all scenarios but quorum
+	scripts map[string]map[string]bool // by contestant, see inScripts
+}
+
+// Ports is how many ports a run uses.
+const Ports = 1 + nodes
+
+// Run runs the scenario as the environment has it. It does nothing for one that is
+// not in the short run.
+func (s Scenario) Run(e *Env) error {
+	plan := s.Full
+	if e.Short {
+		plan = s.Short
+	}
+	if plan.Rounds == 0 {
+		return nil
+	}
+	o := e.Override
+	plan.Rounds = orDefault(o.Rounds, plan.Rounds)
+	plan.Window = orDefault(o.Window, plan.Window)
+	plan.Match = orDefault(o.Match, plan.Match)
+	plan.Only = orDefault(o.Only, plan.Only)
+	started := time.Now()
+	if err := s.run(e, plan); err != nil {
+		return fmt.Errorf("scenario %s: %w", s.Name, err)
+	}
+	fmt.Fprintf(e.Log, "scenario %s took %v\n", s.Name, time.Since(started).Round(time.Second))
+	return nil
+}
+
+func orDefault[T comparable](v, or T) T {
+	var zero T
+	if v == zero {
+		return or
+	}
+	return v
+}
+
+// wants says whether a set of parameters is part of the plan.
+func (p Plan) wants(params string) bool {
+	if p.Match == "" {
+		return true
+	}
+	has := strings.Fields(params)
+	for alternative := range strings.SplitSeq(p.Match, ",") {
+		words := strings.Fields(alternative)
+		if !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(has, w) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// rounds measures the cells of one parameter set: contestants take turns, so that a
+// change of the machine meets all of them.
+func (e *Env) rounds(p Plan, scenario, params string, use contestants.Use, measure func(contestants.Spec) (Result, error)) error {
+	if !p.wants(params) {
+		return nil
+	}
+	for round := range p.Rounds {
+		for _, s := range contestants.For(use, p.Only) {
+			if err := e.measure(scenario, params, round, s, measure); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Env) measure(scenario, params string, round int, s contestants.Spec, measure func(contestants.Spec) (Result, error)) error {
+	res, err := measure(s)
+	if err != nil {
+		return fmt.Errorf("[%s] %s: %w", params, s.Name, err)
+	}
+	return e.Rec.Add(report.Sample{
+		Cell:  report.Cell{Scenario: scenario, Params: params, Contestant: s.Name},
+		Round: round, M: res.M, Errs: res.Errs, Note: s.Note,
+	})
+}
+
+// A Result is what one measurement comes to.
+type Result struct {
+	M    map[string]float64 // metrics, for the columns of the scenario's table
+	Errs map[string]int     // errors by their text
+}
+
+// server starts, once, the server of the scenarios that need a single one.
 func (e *Env) server() (*harness.Server, error) {
 	if e.srv != nil {
 		return e.srv, nil
@@ -51,167 +145,21 @@ func (e *Env) server() (*harness.Server, error) {
 	return s, err
 }
 
-// pick chooses a default by mode, unless the flag says otherwise.
-func pick[T comparable](e *Env, flag, full, short T) T {
-	var zero T
-	if flag != zero {
-		return flag
-	}
-	if e.Short {
-		return short
-	}
-	return full
-}
-
-func (e *Env) rounds(full, short int) int { return pick(e, e.Rounds, full, short) }
-
-func (e *Env) dur(full, short time.Duration) time.Duration { return pick(e, e.Dur, full, short) }
-
-// options are the standard contestant options on the single server.
+// options are those of contestants on the single server.
 func (e *Env) options() contestants.Options {
 	return contestants.Options{Addrs: []string{e.srv.Addr}, TTL: 10 * time.Second}
 }
 
-// luaOnly finds, once per contestant, which commands it issues only inside Lua
-// scripts, by watching a few uncontended and contended acquisitions and a few
-// renewals with MONITOR. Redis counts commands run by scripts like any other, so
-// this is how "commands sent" is told from "commands run".
-func (e *Env) luaOnly(s contestants.Spec) map[string]bool {
-	if m, ok := e.trace[s.Name]; ok {
-		return m
+// csText is how a time inside the lock is written in parameters.
+func csText(cs time.Duration) string {
+	if cs == 0 {
+		return "cs=0"
 	}
-	if e.trace == nil {
-		e.trace = map[string]map[string]bool{}
-	}
-	e.srv.Flush()
-	o := e.options()
-	if s.Uses&contestants.UseHeld != 0 {
-		o.TTL, o.Renew, o.Stats = 300*time.Millisecond, true, new(contestants.RenewStats)
-	}
-	l, err := s.New(o)
-	if err != nil {
-		return nil
-	}
-	defer l.Close()
-	warmPairs(l, 3)
-	_, lua, err := e.srv.Trace(func() {
-		warmPairs(l, 3)
-		if o.Renew {
-			if u, err := l.Lock(context.Background(), "trace-held"); err == nil {
-				time.Sleep(o.TTL * 5 / 6)
-				u()
-			}
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-		defer cancel()
-		done := make(chan bool)
-		for range 3 {
-			go func() {
-				for ctx.Err() == nil {
-					if u, err := l.Lock(ctx, "trace-contended"); err == nil {
-						time.Sleep(5 * time.Millisecond)
-						u()
-					}
-				}
-				done <- true
-			}()
-		}
-		for range 3 {
-			<-done
-		}
-	})
-	if err != nil {
-		return nil
-	}
-	e.trace[s.Name] = lua
-	return lua
+	return fmt.Sprintf("cs=%v", cs)
 }
 
-// warmPairs makes a locker connect and load its scripts.
-func warmPairs(l contestants.Locker, n int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	for range n {
-		u, err := l.Lock(ctx, "trace-free")
-		if err != nil {
-			return err
-		}
-		if err := u(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// sleepUntil sleeps until an instant of harness.Now.
+func sleepUntil(t int64) { time.Sleep(time.Duration(t - harness.Now())) }
 
-// sleepUntil sleeps to an absolute harness.Now value.
-func sleepUntil(t int64) {
-	if d := t - harness.Now(); d > 0 {
-		time.Sleep(time.Duration(d))
-	}
-}
-
-// foreign is the CPU, in cores, that neither the client nor the servers used:
-// other work on the machine. Cells with a high value are noisy.
-func foreign(a, b harness.Usage, client, server float64) float64 {
-	return max(0, (b.MachineCPU-a.MachineCPU)-client-server) / (float64(b.T-a.T) / 1e9)
-}
-
-// ---- worker processes ----
-
-// children are the modes of the re-executed binary.
-var children = map[string]func(in *json.Decoder) error{}
-
-// RunChild runs a worker mode in this process; config arrives on stdin, results
-// leave on stdout.
-func RunChild(mode string) error {
-	f, ok := children[mode]
-	if !ok {
-		return fmt.Errorf("no child mode %q", mode)
-	}
-	return f(json.NewDecoder(os.Stdin))
-}
-
-// proc is a running worker.
-type proc struct {
-	cmd *exec.Cmd
-	in  *json.Encoder
-	inw io.WriteCloser
-	out *json.Decoder
-}
-
-func spawn(mode string, config any) (*proc, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	c := exec.Command(self, "-child", mode)
-	c.Stderr = os.Stderr
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	inw, err := c.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Start(); err != nil {
-		return nil, err
-	}
-	p := &proc{cmd: c, in: json.NewEncoder(inw), inw: inw, out: json.NewDecoder(out)}
-	return p, p.in.Encode(config)
-}
-
-// wait reads the worker's result and reaps it, killing it after limit.
-func (p *proc) wait(result any, limit time.Duration) error {
-	t := time.AfterFunc(limit, func() { p.cmd.Process.Kill() })
-	err := p.out.Decode(result)
-	p.inw.Close()
-	if werr := p.cmd.Wait(); err == nil {
-		err = werr
-	}
-	if !t.Stop() {
-		err = fmt.Errorf("not finished after %v, killed", limit)
-	}
-	return err
-}
+// errStuck is what goroutines are counted with that a lock does not let go.
+var errStuck = errors.New("goroutines are still inside Lock or Unlock, long after their contexts ended")

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -10,111 +9,127 @@ import (
 
 	"github.com/golocker/golocker/bench/contestants"
 	"github.com/golocker/golocker/bench/harness"
+	"github.com/golocker/golocker/bench/report"
 )
 
-// Scenario 8 (extra): the server freezes for a tenth of a second, three times,
-// while 16 goroutines lock and unlock free keys of their own: a long Lua script,
-// a fork, a swapped page. Afterwards everybody should be able to lock again and
-// no key should be left behind.
+// The server freezes for a tenth of a second, three times, while goroutines lock free
+// keys of their own: a long script, a fork, a page that is swapped in. Afterwards
+// everybody should be able to lock again, and no key should be left behind.
+
+const (
+	stallGoroutines = 16
+	stalls          = 3
+	stallTime       = 100 * time.Millisecond
+	stallPause      = 200 * time.Millisecond // before, between and after
+)
 
 var stallScenario = Scenario{
 	Name: "stall",
-	Table: harness.Table{
-		Title: "16 goroutines on own free keys while the server freezes 3 x 100 ms",
-		Columns: []harness.Column{
+	Full: Plan{Rounds: 2, Window: stalls*(stallTime+stallPause) + stallPause},
+	Table: report.Table{
+		Title: fmt.Sprintf("%d goroutines on free keys of their own while the server freezes %d × %v", stallGoroutines, stalls, stallTime),
+		Columns: []report.Column{
 			{Key: "pairs", Label: "pairs done"},
 			{Key: "max", Label: "longest pair ms", Scale: 1e-6},
-			{Key: "lock_errs", Label: "Lock errors", Worst: true},
-			{Key: "unlock_errs", Label: "Unlock errors", Worst: true},
-			{Key: "stuck", Label: "stuck on a free key > 3 s (of 16)", Worst: true},
-			{Key: "leaked", Label: "keys left behind", Worst: true},
+			{Key: "lock_errs", Label: "Lock errors", Pick: report.Ever},
+			{Key: "unlock_errs", Label: "Unlock errors", Pick: report.Ever},
+			{Key: "stuck", Label: fmt.Sprintf("stuck on a free key > 3 s (of %d)", stallGoroutines), Pick: report.Ever},
+			{Key: "leaked", Label: "keys left behind", Pick: report.Ever},
 			{Key: "foreign", Label: "other load, cores", Prec: 2},
 		},
 	},
-	Run: func(e *Env) error {
-		srv, err := e.server()
-		if err != nil {
+	run: func(e *Env, p Plan) error {
+		if _, err := e.server(); err != nil {
 			return err
 		}
-		for r := range e.rounds(2, 1) {
-			for _, s := range contestants.For(contestants.UseFree, e.Only) {
-				if s.Kind == contestants.Ping {
-					continue
-				}
-				m := stallCell(e, srv, s)
-				m.Scenario, m.Params, m.Round = "stall", "goroutines=16", r
-				e.Rec.Add(m)
-			}
-		}
-		return nil
+		params := fmt.Sprintf("goroutines=%d", stallGoroutines)
+		return e.rounds(p, "stall", params, contestants.UseFree, e.stall)
 	},
 }
 
-func stallCell(e *Env, srv *harness.Server, s contestants.Spec) harness.Sample {
-	const g = 16
-	out := harness.Sample{Contestant: s.Name, M: map[string]float64{}}
-	srv.Flush()
+// stalled is what the goroutines have seen.
+type stalled struct {
+	pairs, longest, lockErrs, unlockErrs, stuck atomic.Int64
+	errs                                        harness.Errors
+}
+
+// run locks and unlocks keys until it is told to stop, or ctx ends in a Lock.
+func (s *stalled) run(ctx context.Context, l contestants.Locker, id int, stop *atomic.Bool) {
+	for k := 0; !stop.Load(); k++ {
+		started := harness.Now()
+		unlock, err := l.Lock(ctx, fmt.Sprintf("stall:%d:%d", id, k%8))
+		if err != nil && ctx.Err() != nil {
+			s.stuck.Add(1)
+			return
+		}
+		if err != nil {
+			s.lockErrs.Add(1)
+			s.errs.Add("lock", err)
+			continue
+		}
+		if err := unlock(); err != nil {
+			s.unlockErrs.Add(1)
+			s.errs.Add("unlock", err)
+		}
+		s.pairs.Add(1)
+		for took := harness.Now() - started; ; {
+			if most := s.longest.Load(); took <= most || s.longest.CompareAndSwap(most, took) {
+				break
+			}
+		}
+	}
+}
+
+func (e *Env) stall(s contestants.Spec) (Result, error) {
+	if err := e.srv.Flush(); err != nil {
+		return Result{}, err
+	}
 	l, err := s.New(e.options())
 	if err != nil {
-		out.Errs = map[string]int{"new: " + err.Error(): 1}
-		return out
+		return Result{}, err
 	}
-	warmPairs(l, 3)
+	defer l.Close()
+	if err := warmPairs(l, 3); err != nil {
+		return Result{}, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	var stop atomic.Bool
-	var pairs, longest, lockErrs, unlockErrs, stuck atomic.Int64
-	var errs harness.ErrCount
-	var wg sync.WaitGroup
-	i0, u0 := srv.Info(), harness.ReadUsage(false)
-	for i := range g {
-		wg.Go(func() {
-			for k := 0; !stop.Load(); k++ {
-				t0 := harness.Now()
-				u, err := l.Lock(ctx, fmt.Sprintf("stall:%d:%d", i, k%8))
-				if err != nil && ctx.Err() != nil {
-					stuck.Add(1)
-					return
-				}
-				if err != nil {
-					lockErrs.Add(1)
-					errs.Add("lock", err)
-					continue
-				}
-				if err := u(); err != nil {
-					unlockErrs.Add(1)
-					errs.Add("unlock", err)
-				}
-				pairs.Add(1)
-				for d := harness.Now() - t0; ; {
-					if m := longest.Load(); d <= m || longest.CompareAndSwap(m, d) {
-						break
-					}
-				}
-			}
-		})
+	defer cancel()
+	var (
+		seen stalled
+		stop atomic.Bool
+		wg   sync.WaitGroup
+	)
+	info0, use0 := e.srv.Info(), harness.ReadUsage(false)
+	for i := range stallGoroutines {
+		wg.Go(func() { seen.run(ctx, l, i, &stop) })
 	}
-	for range 3 {
-		time.Sleep(200 * time.Millisecond)
-		srv.Pause()
-		time.Sleep(100 * time.Millisecond)
-		srv.Resume()
+	for range stalls {
+		time.Sleep(stallPause)
+		if err := e.srv.Pause(); err != nil {
+			return Result{}, err
+		}
+		time.Sleep(stallTime)
+		if err := e.srv.Resume(); err != nil {
+			return Result{}, err
+		}
 	}
-	time.Sleep(200 * time.Millisecond)
-	i1, u1 := srv.Info(), harness.ReadUsage(false)
+	time.Sleep(stallPause)
+	info1, use1 := e.srv.Info(), harness.ReadUsage(false)
 	stop.Store(true)
-	ok := waitFor(&wg, 3*time.Second)
+	finished := waitFor(&wg, 3*time.Second)
 	cancel()
-	if !ok && !waitFor(&wg, 10*time.Second) {
-		errs.Add("end", errors.New("goroutines still inside Lock/Unlock 10 s after cancel"))
+	if !finished && !waitFor(&wg, 10*time.Second) {
+		seen.errs.Add("end", errStuck)
 	}
-	time.Sleep(100 * time.Millisecond)
-	m := out.M
-	m["pairs"], m["max"] = float64(pairs.Load()), float64(longest.Load())
-	m["lock_errs"], m["unlock_errs"] = float64(lockErrs.Load()), float64(unlockErrs.Load())
-	m["stuck"] = float64(stuck.Load())
-	m["leaked"] = float64(srv.Left(s.Passing...))
-	m["foreign"] = foreign(u0, u1, u1.CPU-u0.CPU, i1.CPU-i0.CPU)
-	out.Errs = errs.Map()
-	l.Close()
-	return out
+	time.Sleep(100 * time.Millisecond) // what is being released in the background
+	left, err := e.srv.Left(s.Passing...)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{map[string]float64{
+		"pairs": float64(seen.pairs.Load()), "max": float64(seen.longest.Load()),
+		"lock_errs": float64(seen.lockErrs.Load()), "unlock_errs": float64(seen.unlockErrs.Load()),
+		"stuck": float64(seen.stuck.Load()), "leaked": float64(left),
+		"foreign": harness.Foreign(use0, use1, use1.CPU-use0.CPU, info1.CPU-info0.CPU),
+	}, seen.errs.ByText()}, nil
 }

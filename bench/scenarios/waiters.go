@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -12,74 +11,110 @@ import (
 
 	"github.com/golocker/golocker/bench/contestants"
 	"github.com/golocker/golocker/bench/harness"
+	"github.com/golocker/golocker/bench/report"
 )
 
-// Scenario 7: a thousand goroutines of one process wait for a key that another
-// locker holds (its own connections, so it is a stranger to the waiters). First
-// the cost of waiting, then, after the holder lets go, how fast the crowd drains.
+// Many goroutines of one process wait for a key that a stranger holds: another locker,
+// with connections of its own. First what waiting costs, then, when the stranger lets
+// go, how fast they get their turns.
 
+// waiters is how many wait.
 const waiters = 1000
 
 var waitersScenario = Scenario{
 	Name: "waiters",
-	Table: harness.Table{
-		Title: "1000 goroutines blocked on one held key, then released and drained for 2 s",
-		Columns: []harness.Column{
-			{Key: "sent_s", Label: "cmds sent/s"},
-			{Key: "lua_s", Label: "in Lua/s"},
+	Full: Plan{Rounds: 2, Window: 10 * time.Second},
+	Short: Plan{Rounds: 1, Window: time.Second,
+		Only: "floor/blpop,redislock/goredis+1ms,rueidislock/tuned,golocker/goredis,golocker/rueidis,golocker/redigo"},
+	Table: report.Table{
+		Title: fmt.Sprintf("%d goroutines wait for one key, then it is released and each takes it once", waiters),
+		Columns: []report.Column{
+			{Key: "sent_s", Label: "cmds sent/s", Prec: 1},
+			{Key: "lua_s", Label: "in Lua/s", Prec: 1},
 			{Key: "cpu_pct", Label: "client CPU %", Prec: 1},
 			{Key: "srv_pct", Label: "server CPU %", Prec: 1},
 			{Key: "clients", Label: "conns"},
 			{Key: "heap", Label: "heap+stack B/waiter"},
-			{Key: "gor", Label: "goroutines/waiter", Prec: 2},
-			{Key: "giveups", Label: "gave up in window"},
+			{Key: "goroutines", Label: "goroutines/waiter", Prec: 2},
+			{Key: "giveups", Label: "gave up in window", Pick: report.Worst},
 			{Key: "wake", Label: "release to first holder ms", Scale: 1e-6, Prec: 2},
 			{Key: "drain", Label: "drain acq/s"},
+			{Key: "drained", Label: "of them drained"},
 			{Key: "drain_sent", Label: "drain cmds/acq", Prec: 1},
-			{Key: "cancel", Label: "cancel all ms", Scale: 1e-6, Prec: 1},
-			{Key: "violations", Label: "overlaps", Worst: true},
+			{Key: "cancel", Label: "cancel the rest ms", Scale: 1e-6, Prec: 1},
+			{Key: "violations", Label: "overlaps", Pick: report.Ever},
 			{Key: "foreign", Label: "other load, cores", Prec: 2},
 		},
 	},
-	Run: func(e *Env) error {
-		rounds, dur := e.rounds(2, 1), e.dur(10*time.Second, 1500*time.Millisecond)
-		srv, err := e.server()
-		if err != nil {
+	run: func(e *Env, p Plan) error {
+		if _, err := e.server(); err != nil {
 			return err
 		}
-		params := fmt.Sprintf("waiters=%d window=%v", waiters, dur)
-		for r := range rounds {
-			for _, s := range contestants.For(contestants.UseWait, e.Only) {
-				e.luaOnly(s)
-				srv.Flush()
-				o := e.options()
-				o.TTL = time.Minute
-				drain := pick(e, 0, 2*time.Second, 700*time.Millisecond)
-				p, err := spawn("waiters", waitersConfig{s.Name, o, dur, drain, e.trace[s.Name]})
-				if err != nil {
-					return err
-				}
-				var res heldResult
-				if err := p.wait(&res, 2*time.Minute); err != nil {
-					res = heldResult{M: map[string]float64{}, Errs: map[string]int{"worker: " + err.Error(): 1}}
-				}
-				e.Rec.Add(harness.Sample{Scenario: "waiters", Params: params, Contestant: s.Name, Round: r, M: res.M, Errs: res.Errs, Note: s.Note})
-			}
+		drain := 2 * time.Second
+		if e.Short {
+			drain = 700 * time.Millisecond
 		}
-		return nil
+		params := fmt.Sprintf("waiters=%d", waiters)
+		return e.rounds(p, "waiters", params, contestants.UseWait, func(s contestants.Spec) (Result, error) {
+			inScripts, err := e.inScripts(s)
+			if err != nil {
+				return Result{}, err
+			}
+			if err := e.srv.Flush(); err != nil {
+				return Result{}, err
+			}
+			o := e.options()
+			o.TTL = time.Minute // the stranger does not renew, whatever the contestant
+			return runAlone("waiters", waitersConfig{s.Name, o, p.Window, drain, inScripts}, 2*time.Minute)
+		})
 	},
 }
 
+// waitersConfig is what the worker is told.
 type waitersConfig struct {
 	Contestant    string
 	Options       contestants.Options
 	Window, Drain time.Duration
-	LuaOnly       map[string]bool
+	InScripts     map[string]bool
 }
 
-func init() { children["waiters"] = waitersChild }
+// A crowd is those who wait.
+type crowd struct {
+	locker  contestants.Locker
+	witness *harness.Witness
+	errs    harness.Errors
+	wg      sync.WaitGroup
+	// How many have had the lock, and when the first and the last one took it.
+	acquired, first, last atomic.Int64
+	giveUps               atomic.Int64
+}
 
-func waitersChild(in *json.Decoder) error {
+// wait is one of them: it takes the lock once.
+func (c *crowd) wait(ctx context.Context, id int64) {
+	for ctx.Err() == nil {
+		unlock, err := c.locker.Lock(ctx, hotKey)
+		if err != nil {
+			if ctx.Err() == nil {
+				c.giveUps.Add(1)
+				c.errs.Add("lock", err)
+				time.Sleep(time.Millisecond)
+			}
+			continue
+		}
+		now := harness.Now()
+		visit := c.witness.Enter(id, now)
+		c.first.CompareAndSwap(0, now)
+		c.last.Store(now)
+		c.acquired.Add(1)
+		c.witness.Exit(visit)
+		if err := unlock(); err != nil && ctx.Err() == nil {
+			c.errs.Add("unlock", err)
+		}
+		return
+	}
+}
+
+func waitersWorker(in *json.Decoder, out *json.Encoder) error {
 	var cfg waitersConfig
 	if err := in.Decode(&cfg); err != nil {
 		return err
@@ -88,22 +123,15 @@ func waitersChild(in *json.Decoder) error {
 	if err != nil {
 		return err
 	}
-	ctl, err := harness.Dial(cfg.Options.Addrs[0])
+	control, err := harness.Dial(cfg.Options.Addrs[0])
 	if err != nil {
 		return err
 	}
-	info := func() harness.Info {
-		i, err := harness.ReadInfo(ctl)
-		if err != nil {
-			panic(err)
-		}
-		return i
-	}
-	holder, err := spec.New(cfg.Options)
+	stranger, err := spec.New(cfg.Options)
 	if err != nil {
 		return err
 	}
-	unlock, err := holder.Lock(context.Background(), "hot")
+	release, err := stranger.Lock(context.Background(), hotKey)
 	if err != nil {
 		return err
 	}
@@ -114,90 +142,62 @@ func waitersChild(in *json.Decoder) error {
 	if err := warmPairs(l, 3); err != nil {
 		return err
 	}
-	runtime.GC()
-	var ms0, ms1 runtime.MemStats
-	runtime.ReadMemStats(&ms0)
-	gor0 := runtime.NumGoroutine()
-
-	var errs harness.ErrCount
-	var wg sync.WaitGroup
-	var acquired, giveups, first atomic.Int64
-	sh := harness.NewShared()
-	ctx, cancel := context.WithCancel(context.Background())
-	for i := range waiters {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				u, err := l.Lock(ctx, "hot")
-				if err != nil {
-					if ctx.Err() == nil {
-						giveups.Add(1)
-						errs.Add("lock", err)
-						time.Sleep(time.Millisecond)
-					}
-					continue
-				}
-				now := harness.Now()
-				first.CompareAndSwap(0, now)
-				sh.Enter(int64(i+1), now)
-				acquired.Add(1)
-				sh.Exit(int64(i + 1))
-				if err := u(); err != nil && ctx.Err() == nil {
-					errs.Add("unlock", err)
-				}
-				return // each waiter wants it once
-			}
-		})
+	w, err := harness.NewWitness()
+	if err != nil {
+		return err
 	}
-	time.Sleep(time.Second) // everybody has queued
-	runtime.GC()
-	runtime.ReadMemStats(&ms1)
 	m := map[string]float64{}
-	m["heap"] = (float64(ms1.HeapAlloc+ms1.StackInuse) - float64(ms0.HeapAlloc+ms0.StackInuse)) / waiters
-	m["gor"] = float64(runtime.NumGoroutine()-gor0) / waiters
+	heap0, _ := memory()
+	goroutines0 := runtime.NumGoroutine()
+	c := &crowd{locker: l, witness: w}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for i := range waiters {
+		c.wg.Go(func() { c.wait(ctx, int64(i+1)) })
+	}
+	time.Sleep(time.Second) // until everybody waits
+	heap1, _ := memory()
+	m["heap"] = (heap1 - heap0) / waiters
+	m["goroutines"] = float64(runtime.NumGoroutine()-goroutines0) / waiters
 
-	i0, u0, g0 := info(), harness.ReadUsage(false), giveups.Load()
+	info0, use0, gave0 := harness.MustInfo(control), harness.ReadUsage(false), c.giveUps.Load()
 	time.Sleep(cfg.Window)
-	i1, u1, g1 := info(), harness.ReadUsage(false), giveups.Load()
-	if acquired.Load() > 0 {
-		m["violations"] += float64(acquired.Load()) // the key was held all along
-	}
-	el := float64(u1.T-u0.T) / 1e9
-	sent, lua := harness.Sent(harness.CmdDelta(i0, i1), cfg.LuaOnly)
-	m["sent_s"], m["lua_s"] = sent/el, lua/el
-	m["cpu_pct"], m["srv_pct"] = (u1.CPU-u0.CPU)/el*100, (i1.CPU-i0.CPU)/el*100
-	m["clients"] = i1.Clients - 2 // without the harness' two
-	m["giveups"] = float64(g1 - g0)
-	m["foreign"] = foreign(u0, u1, u1.CPU-u0.CPU, i1.CPU-i0.CPU)
+	info1, use1, gave1 := harness.MustInfo(control), harness.ReadUsage(false), c.giveUps.Load()
+	early := c.acquired.Load() // the stranger has held it all the time
+	elapsed := float64(use1.At-use0.At) / 1e9
+	cpu, srvCPU := use1.CPU-use0.CPU, info1.CPU-info0.CPU
+	sent, scripted := harness.Calls(info0, info1, cfg.InScripts)
+	m["sent_s"], m["lua_s"] = sent/elapsed, scripted/elapsed
+	m["cpu_pct"], m["srv_pct"] = cpu/elapsed*100, srvCPU/elapsed*100
+	m["clients"] = info1.Clients - 2 // without the harness's own
+	m["giveups"] = float64(gave1 - gave0)
+	m["foreign"] = harness.Foreign(use0, use1, cpu, srvCPU)
 
-	// Release, and see how the crowd drains.
-	t0 := harness.Now()
-	if err := unlock(); err != nil {
-		errs.Add("holder unlock", err)
+	released := harness.Now()
+	if err := release(); err != nil {
+		c.errs.Add("the stranger's unlock", err)
 	}
-	done := make(chan bool)
-	go func() { wg.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-time.After(cfg.Drain):
+	// To the last one's turn, if all have had theirs.
+	until := released + int64(cfg.Drain)
+	if waitFor(&c.wg, cfg.Drain) {
+		until = c.last.Load()
 	}
-	i2, t1, got := info(), harness.Now(), float64(acquired.Load())
-	if f := first.Load(); f > 0 {
-		m["wake"] = float64(f - t0)
+	drained := float64(c.acquired.Load())
+	info2 := harness.MustInfo(control)
+	if first := c.first.Load(); first > 0 {
+		m["wake"] = float64(first - released)
 	}
-	m["drain"] = got / (float64(t1-t0) / 1e9)
-	sent, _ = harness.Sent(harness.CmdDelta(i1, i2), cfg.LuaOnly)
-	m["drain_sent"] = sent / max(1, got)
+	m["drained"], m["drain"] = drained, drained/(float64(until-released)/1e9)
+	sent, _ = harness.Calls(info1, info2, cfg.InScripts)
+	m["drain_sent"] = sent / max(1, drained)
 
-	// Cancel who is left.
-	t2 := harness.Now()
+	cancelled := harness.Now()
 	cancel()
-	select {
-	case <-done:
-	case <-time.After(20 * time.Second):
-		errs.Add("end", fmt.Errorf("goroutines still inside Lock 20 s after cancel"))
+	if !waitFor(&c.wg, 20*time.Second) {
+		c.errs.Add("end", errStuck)
 	}
-	m["cancel"] = float64(harness.Now() - t2)
-	m["violations"] += float64(sh.Violations.Load())
-	m["lost_updates"] = float64(sh.Lost())
-	return json.NewEncoder(os.Stdout).Encode(heldResult{m, errs.Map()})
+	m["cancel"] = float64(harness.Now() - cancelled)
+	m["violations"] = float64(early + w.Overlaps())
+	m["lost_updates"] = float64(w.Lost(w.Entries()))
+	return out.Encode(Result{m, c.errs.ByText()})
 }
