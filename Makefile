@@ -22,10 +22,10 @@ define each
 done
 endef
 
-.PHONY: help test server lint fmtcheck vet staticcheck portable deps workspace standalone fmt tidy mutants model stress fuzz
+.PHONY: help test server lint fmtcheck vet staticcheck portable deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short
 
 help: ## say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 # One step after the other, also with make -j.
 test: ## everything that has to pass; installs a redis-server if it can
@@ -109,3 +109,22 @@ fuzz: server ## every fuzz target for FUZZTIME (10s)
 		( cd "$$(dirname "$$file")" && \
 			GOWORK=off go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) . ) || exit 1; \
 	done
+
+# So that somebody else's servers are not in the way: BENCHFLAGS='-port 27000'.
+BENCHFLAGS ?=
+
+# measure leaves samples, tables and bars in bench/results under the name $(1). What
+# a failed scenario keeps from being measured is missing there, and make fails.
+define measure
+@mkdir -p bench/results
+@cd bench && GOWORK=off go build -o results/bench .
+@cd bench/results && rm -f $(1).jsonl && status=0; \
+	./bench $(2) $(BENCHFLAGS) -o $(1).jsonl -table $(1).md || status=$$?; \
+	./bench -bars $(1).jsonl -table $(1)-bars.md && exit $$status
+endef
+
+bench: server ## compare with other lock libraries, all of it (40 minutes, Linux)
+	$(call measure,full)
+
+bench-short: server ## a selection of the comparison (two minutes, Linux)
+	$(call measure,short,-short)
