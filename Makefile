@@ -123,7 +123,7 @@ define measure
 	./bench -bars $(1).jsonl -table $(1)-bars.md && exit $$status
 endef
 
-bench: server ## compare with other lock libraries, all of it (40 minutes, Linux)
+bench: server ## compare with other lock libraries, all of it (an hour, Linux)
 	$(call measure,full)
 
 bench-short: server ## a selection of the comparison (two minutes, Linux)

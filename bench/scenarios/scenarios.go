@@ -51,6 +51,8 @@ type Env struct {
 
 	srv     *harness.Server            // of all scenarios but quorum
 	scripts map[string]map[string]bool // by contestant, see inScripts
+
+	measured int // how many samples there are
 }
 
 // Ports is how many ports a run uses.
@@ -71,9 +73,12 @@ func (s Scenario) Run(e *Env) error {
 	plan.Window = orDefault(o.Window, plan.Window)
 	plan.Match = orDefault(o.Match, plan.Match)
 	plan.Only = orDefault(o.Only, plan.Only)
-	started := time.Now()
+	started, before := time.Now(), e.measured
 	if err := s.run(e, plan); err != nil {
 		return fmt.Errorf("scenario %s: %w", s.Name, err)
+	}
+	if e.measured == before {
+		fmt.Fprintf(e.Log, "scenario %s: nothing matches %q of contestants %q\n", s.Name, plan.Match, plan.Only)
 	}
 	fmt.Fprintf(e.Log, "scenario %s took %v\n", s.Name, time.Since(started).Round(time.Second))
 	return nil
@@ -119,6 +124,7 @@ func (e *Env) rounds(p Plan, scenario, params string, use contestants.Use, measu
 }
 
 func (e *Env) measure(scenario, params string, round int, s contestants.Spec, measure func(contestants.Spec) (Result, error)) error {
+	e.measured++
 	res, err := measure(s)
 	if err != nil {
 		return fmt.Errorf("[%s] %s: %w", params, s.Name, err)
