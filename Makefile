@@ -22,7 +22,7 @@ define each
 done
 endef
 
-.PHONY: help test server lint fmtcheck vet staticcheck portable deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short
+.PHONY: help test server lint fmtcheck vet staticcheck portable deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -113,8 +113,9 @@ fuzz: server ## every fuzz target for FUZZTIME (10s)
 # So that somebody else's servers are not in the way: BENCHFLAGS='-port 27000'.
 BENCHFLAGS ?=
 
-# measure leaves samples, tables and bars in bench/results under the name $(1). What
-# a failed scenario keeps from being measured is missing there, and make fails.
+# measure runs with the arguments $(2), and leaves samples, tables and bars in
+# bench/results under the name $(1). If a scenario fails, what it has not measured is
+# missing there, and so does make.
 define measure
 @mkdir -p bench/results
 @cd bench && GOWORK=off go build -o results/bench .
@@ -125,6 +126,14 @@ endef
 
 bench: server ## compare with other lock libraries, all of it (an hour, Linux)
 	$(call measure,full)
+
+# The cells of bench/bars/list.go, and what they are compared with.
+BARS := -scenario free,parallel,contend,procs,held,quorum,waiters \
+	-only 'floor/*,golocker/*,redsync/*+failfast' \
+	-match 'goroutines=1,goroutines=16,goroutines=128,goroutines=1024,procs=32,locks=100000,waiters=1000'
+
+bench-bars: server ## only what golocker's own bars need (half an hour, Linux)
+	$(call measure,bars,$(BARS))
 
 bench-short: server ## a selection of the comparison (two minutes, Linux)
 	$(call measure,short,-short)

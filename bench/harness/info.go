@@ -8,6 +8,7 @@ import (
 
 // Info are the counters of a server at an instant.
 type Info struct {
+	PID           int     // of the server
 	CPU           float64 // seconds
 	Calls         map[string]float64
 	Reads         float64 // events on the sockets of clients
@@ -39,6 +40,8 @@ func ReadInfo(c *Conn) (Info, error) {
 			continue // a text
 		}
 		switch name {
+		case "process_id":
+			in.PID = int(v)
 		case "used_cpu_sys", "used_cpu_user":
 			in.CPU += v
 		case "total_reads_processed":

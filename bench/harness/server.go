@@ -76,19 +76,29 @@ func (s *Server) start() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	if s.control, err = awaitServer(s.Addr, cmd.Process.Pid); err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	s.cmd = cmd
+	return nil
+}
+
+// awaitServer connects to the server that runs as pid when it answers. Another one
+// may have taken the port in the meantime.
+func awaitServer(addr string, pid int) (*Conn, error) {
 	for deadline := time.Now().Add(startTimeout); ; time.Sleep(10 * time.Millisecond) {
-		c, err := Dial(s.Addr)
+		c, err := Dial(addr)
 		if err == nil {
-			if _, err = c.Do("PING"); err == nil {
-				s.cmd, s.control = cmd, c
-				return nil
+			var in Info
+			if in, err = ReadInfo(c); err == nil && in.PID == pid {
+				return c, nil
 			}
 			c.Close()
 		}
 		if time.Now().After(deadline) {
-			cmd.Process.Kill()
-			cmd.Wait()
-			return fmt.Errorf("%s on %s does not answer: %w", program, s.Addr, err)
+			return nil, errors.Join(fmt.Errorf("process %d does not answer on %s", pid, addr), err)
 		}
 	}
 }

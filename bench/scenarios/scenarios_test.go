@@ -49,7 +49,7 @@ func newEnv(t *testing.T, log io.Writer) *Env {
 	require.NoError(t, free.Close())
 	rec, err := report.NewRecorder(nil, log, report.Meta{})
 	require.NoError(t, err)
-	return &Env{Rec: rec, Log: log, Port: port, Override: Plan{Rounds: 1, Window: 100 * time.Millisecond}}
+	return &Env{Rec: rec, Log: log, Port: port, Override: Plan{Rounds: 1, Window: 300 * time.Millisecond}}
 }
 
 // The harness would find nothing wrong with any lock if it did not find anything
