@@ -14,7 +14,7 @@ import (
 // failure to connect.
 type link struct {
 	connector driver.Connector
-	conn      atomic.Pointer[driver.Conn]
+	open      atomic.Pointer[connection]
 	turn      chan struct{} // holds one token: who takes it may connect
 	mu        sync.Mutex    // guards closed against a Connect that is just done
 	closed    bool
@@ -27,14 +27,30 @@ type link struct {
 	cluster   atomic.Bool // keys lie on several nodes
 }
 
+// A connection is a Conn with what its commands share, one for each part of the
+// deployment; none where the Conn is no [driver.Batcher].
+type connection struct {
+	driver.Conn
+	shared []*shared
+}
+
 func newLink(c driver.Connector) *link {
 	return &link{connector: c, turn: make(chan struct{}, 1)}
 }
 
 // get returns the Conn. Its errors are marked not sent: no command was.
 func (l *link) get(ctx context.Context) (driver.Conn, error) {
-	if c := l.conn.Load(); c != nil {
-		return *c, nil
+	c, err := l.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Conn, nil
+}
+
+// connect returns the connection, and makes it at the first call.
+func (l *link) connect(ctx context.Context) (*connection, error) {
+	if c := l.open.Load(); c != nil {
+		return c, nil
 	}
 	select {
 	case l.turn <- struct{}{}:
@@ -42,8 +58,8 @@ func (l *link) get(ctx context.Context) (driver.Conn, error) {
 	case <-ctx.Done():
 		return nil, driver.NotSent(ctx.Err())
 	}
-	if c := l.conn.Load(); c != nil {
-		return *c, nil
+	if c := l.open.Load(); c != nil {
+		return c, nil
 	}
 	conn, err := l.connector.Connect(ctx)
 	if err != nil {
@@ -56,8 +72,23 @@ func (l *link) get(ctx context.Context) (driver.Conn, error) {
 		conn.Close()
 		return nil, driver.NotSent(ErrClosed)
 	}
-	l.conn.Store(&conn)
-	return conn, nil
+	c := l.sharing(conn)
+	l.open.Store(c)
+	return c, nil
+}
+
+func (l *link) sharing(conn driver.Conn) *connection {
+	c := &connection{Conn: conn}
+	if b, ok := conn.(driver.Batcher); ok {
+		parts := 1
+		if l.cluster.Load() {
+			parts = shards
+		}
+		for range parts {
+			c.shared = append(c.shared, newShared(conn, b))
+		}
+	}
+	return c
 }
 
 // describeTime bounds what finding out about the deployment may take from a call.
@@ -102,13 +133,43 @@ func (l *link) close() error {
 		return nil
 	}
 	l.closed = true
-	if c := l.conn.Load(); c != nil {
-		return (*c).Close()
+	c := l.open.Load()
+	if c == nil {
+		return nil
 	}
-	return nil
+	err := c.Close() // which ends all requests
+	for _, s := range c.shared {
+		s.line.close()
+	}
+	return err
 }
 
+// do sends one command, together with those of other callers.
 func (l *link) do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	c, err := l.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var v driver.Value
+	if c.shared == nil {
+		v, err = c.Do(ctx, cmd)
+	} else {
+		v, err = c.shared[l.part(cmd)].do(ctx, cmd)
+	}
+	l.note(err)
+	return v, err
+}
+
+// part is the part of the deployment that cmd is for.
+func (l *link) part(cmd driver.Command) int {
+	if cmd.NumKeys == 0 {
+		return 0
+	}
+	return l.shard(cmd.Args[cmd.FirstKey])
+}
+
+// doAlone sends one command by itself.
+func (l *link) doAlone(ctx context.Context, cmd driver.Command) (driver.Value, error) {
 	conn, err := l.get(ctx)
 	if err != nil {
 		return nil, err
@@ -120,7 +181,7 @@ func (l *link) do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 
 func (l *link) doBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
 	if len(cmds) == 1 {
-		v, err := l.do(ctx, cmds[0])
+		v, err := l.doAlone(ctx, cmds[0])
 		return []driver.Result{{Value: v, Err: err}}
 	}
 	conn, err := l.get(ctx)

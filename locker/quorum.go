@@ -66,7 +66,7 @@ type quorum struct {
 	longest, life, slack string
 
 	stop  context.CancelFunc
-	wg    sync.WaitGroup // requests in flight
+	wg    sync.WaitGroup // polls
 	polls atomic.Int32   // that wait for a decision
 
 	current atomic.Pointer[span]
@@ -111,7 +111,7 @@ func newQuorum(connectors []driver.Connector, cfg QuorumConfig) (*quorum, error)
 		if c == nil {
 			return nil, invalid(fmt.Sprintf("a nil Connector for node %d; use a driver's Wrap function or Open", i))
 		}
-		q.nodes = append(q.nodes, &node{link: newLink(c), quorum: q, place: i})
+		q.nodes = append(q.nodes, newNode(q, i, c))
 	}
 	q.ctx, q.stop = context.WithCancel(context.Background())
 	return q, nil
@@ -156,6 +156,9 @@ func (q *quorum) close() error {
 	// would keep the lock for its TTL.
 	late := time.AfterFunc(closeTime, q.stop)
 	q.wg.Wait()
+	for _, node := range q.nodes {
+		node.line.close()
+	}
 	late.Stop()
 	q.stop()
 	errs := make([]error, len(q.nodes))

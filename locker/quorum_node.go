@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A node is one server of a quorum. What is asked of it while a request is under way
-// goes out together with the next one, so that a busy node gets fewer and larger
-// packets, and one that hangs holds few goroutines.
+// A node is one server of a quorum. What is asked of it goes out by a pipeline.
 type node struct {
 	*link
 	quorum *quorum
@@ -28,18 +25,18 @@ type node struct {
 	asked  atomic.Int32          // inquiries that it has not answered
 	pace   atomic.Int64          // ns that the last request has taken
 
-	mu      sync.Mutex
-	waiting []inquiry // to be sent
-	senders int       // requests under way
-	sent    time.Time // when the last of them was begun
+	line pipeline[inquiry]
 }
 
-const (
-	// A node that takes longer to answer than soon has up to nodeSenders requests under
-	// way, lest everything waits for two answers instead of one.
-	soon        = 5 * time.Millisecond
-	nodeSenders = 4
-)
+// nodeRequests is how many requests to a node are under way if it does not answer soon.
+const nodeRequests = 4
+
+func newNode(q *quorum, place int, c driver.Connector) *node {
+	n := &node{link: newLink(c), quorum: q, place: place}
+	n.line.request, n.line.room = n.request, batchSize
+	n.line.usual, n.line.most = 1, nodeRequests
+	return n
+}
 
 // An inquiry is what all nodes are asked.
 type inquiry struct {
@@ -58,33 +55,9 @@ type answer struct {
 
 // ask puts an inquiry to the node. It does not wait for anything.
 func (n *node) ask(in inquiry) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.waiting = append(n.waiting, in)
-	if n.senders == 0 || n.senders < nodeSenders && (time.Duration(n.pace.Load()) > soon || time.Since(n.sent) > soon) {
-		n.senders++
-		n.quorum.wg.Go(n.send)
+	if !n.line.add(in) {
+		n.answer(in, allFailed(in.calls, driver.NotSent(ErrClosed)))
 	}
-}
-
-// send makes requests of what is waiting until nothing is.
-func (n *node) send() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var batch []inquiry
-	for len(n.waiting) > 0 {
-		batch, n.waiting = n.waiting, batch[:0]
-		begun := time.Now()
-		n.sent = begun
-		n.mu.Unlock()
-		for part := range slices.Chunk(n.unsettled(batch), batchSize) {
-			n.request(part)
-		}
-		clear(batch)
-		n.mu.Lock()
-		n.pace.Store(int64(time.Since(begun)))
-	}
-	n.senders--
 }
 
 // unsettled takes out of the batch what need not be sent any more.
@@ -93,14 +66,18 @@ func (n *node) unsettled(batch []inquiry) []inquiry {
 		if in.moot == nil || !in.moot.Load() {
 			return false
 		}
-		n.asked.Add(-1)
-		in.answers <- answer{n.place, unasked(in.calls)}
+		n.answer(in, unasked(in.calls))
 		return true
 	})
 }
 
 // request makes one request of several inquiries.
 func (n *node) request(batch []inquiry) {
+	if batch = n.unsettled(batch); len(batch) == 0 {
+		return
+	}
+	begun := time.Now()
+	defer func() { n.pace.Store(int64(time.Since(begun))) }()
 	all := batch[len(batch)-1]
 	if len(batch) > 1 {
 		all.calls, all.commands = nil, nil
@@ -110,10 +87,14 @@ func (n *node) request(batch []inquiry) {
 	}
 	results := n.exchange(all)
 	for _, in := range batch {
-		n.asked.Add(-1)
-		in.answers <- answer{n.place, results[:len(in.calls):len(in.calls)]}
+		n.answer(in, results[:len(in.calls):len(in.calls)])
 		results = results[len(in.calls):]
 	}
+}
+
+func (n *node) answer(in inquiry, results []driver.Result) {
+	n.asked.Add(-1)
+	in.answers <- answer{n.place, results}
 }
 
 // exchange makes the calls of one request, and notes how the node does.

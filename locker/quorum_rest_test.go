@@ -180,6 +180,6 @@ func TestQuorumTryThatFailedSendsNothingMore(t *testing.T) {
 				acquired++
 			}
 		}
-		assert.LessOrEqual(t, acquired, nodeSenders)
+		assert.LessOrEqual(t, acquired, nodeRequests)
 	})
 }

@@ -1,0 +1,128 @@
+package locker
+
+import (
+	"runtime"
+	"sync"
+	"time"
+)
+
+// A pipeline gathers what is asked while requests are under way, and sends it with the
+// next one. So a busy server gets fewer and larger packets, and one that hangs holds few
+// goroutines.
+type pipeline[T any] struct {
+	request func([]T) // makes one request and answers each; it must not keep the slice
+	room    int       // in one request
+	usual   int       // requests under way, while the server answers soon
+	most    int       // requests under way, while it does not
+
+	mu      sync.Mutex
+	waiting []T // to be sent
+	senders int // requests under way
+	begun   time.Time
+	took    time.Duration
+	relief  *time.Timer // looks whether somebody waits for a request that is slow
+	closed  bool
+	wg      sync.WaitGroup
+}
+
+// soon is how long a server may take to answer without more requests being begun beside
+// the slow one, lest everything waits for two answers instead of one.
+const soon = 5 * time.Millisecond
+
+// add has x sent, and does not wait for anything. It returns false if the pipeline is
+// closed.
+func (p *pipeline[T]) add(x T) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.waiting = append(p.waiting, x)
+	switch {
+	case p.senders < p.usual:
+		p.start()
+	case p.senders < p.most && (p.took > soon || time.Since(p.begun) > soon):
+		p.start()
+	case len(p.waiting) == 1 && p.senders < p.most:
+		p.watch()
+	}
+	return true
+}
+
+// idle tells that nothing is waiting or under way.
+func (p *pipeline[T]) idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.senders == 0
+}
+
+// start and watch are called with mu held.
+func (p *pipeline[T]) start() {
+	p.senders++
+	p.wg.Go(p.send)
+}
+
+func (p *pipeline[T]) watch() {
+	if p.relief == nil {
+		p.relief = time.AfterFunc(soon, p.relieve)
+	} else {
+		p.relief.Reset(soon)
+	}
+}
+
+// relieve begins another request if nothing has moved for a while.
+func (p *pipeline[T]) relieve() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.waiting) == 0 || p.senders == p.most {
+		return
+	}
+	if time.Since(p.begun) >= soon {
+		p.start()
+	}
+	p.watch()
+}
+
+// send makes requests of what is waiting until nothing is.
+func (p *pipeline[T]) send() {
+	var batch []T
+	for {
+		// Whoever is about to ask, many of them because the last request has just been
+		// answered, does so before the next one goes out.
+		runtime.Gosched()
+		p.mu.Lock()
+		n := min(len(p.waiting), p.room)
+		if n == 0 {
+			p.senders--
+			p.mu.Unlock()
+			return
+		}
+		batch = append(batch, p.waiting[:n]...)
+		left := copy(p.waiting, p.waiting[n:])
+		clear(p.waiting[left:])
+		p.waiting = p.waiting[:left]
+		begun := time.Now()
+		p.begun = begun
+		p.mu.Unlock()
+
+		p.request(batch)
+		clear(batch)
+		batch = batch[:0]
+
+		p.mu.Lock()
+		p.took = time.Since(begun)
+		p.mu.Unlock()
+	}
+}
+
+// close ends the pipeline and waits for the requests under way, whose connection the
+// caller has closed before, with all that is waiting.
+func (p *pipeline[T]) close() {
+	p.mu.Lock()
+	p.closed = true
+	if p.relief != nil {
+		p.relief.Stop()
+	}
+	p.mu.Unlock()
+	p.wg.Wait()
+}
