@@ -16,24 +16,22 @@ func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 	if slices.ContainsFunc(cmds, func(cmd driver.Command) bool { return len(cmd.Args) == 0 }) {
 		return failed(len(cmds), driver.NotSent(errNoCommand))
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	rcs := make([]command, len(cmds))
-	pipe := c.client.Pipeline()
-	for i, cmd := range cmds {
-		rcs[i] = newCommand(ctx, cmd)
-		_ = pipe.Process(ctx, rcs[i]) // puts it into the pipeline
-	}
-	var execErr error
-	if err := c.run(ctx, func() { _, execErr = pipe.Exec(ctx) }); err != nil {
+	if err := c.ready(ctx); err != nil {
 		return failed(len(cmds), err)
 	}
-	if execErr != nil && !slices.ContainsFunc(rcs, func(rc command) bool { return rc.Err() != nil }) {
+	if len(cmds) == 0 {
+		return nil
+	}
+	e := c.newExchange(ctx, cmds...)
+	if err := c.run(ctx, e); err != nil {
+		return failed(len(cmds), err)
+	}
+	if e.err != nil && !slices.ContainsFunc(e.commands, func(rc command) bool { return rc.Err() != nil }) {
 		// go-redis got no connection because of an error reply, to AUTH or from
 		// a Sentinel, and believes that each command knows it as its own.
-		return failed(len(cmds), c.failure(ctx, execErr))
+		return failed(len(cmds), c.failure(ctx, e.err))
 	}
-	return c.results(ctx, rcs)
+	return c.results(ctx, e.commands)
 }
 
 func failed(n int, err error) []driver.Result {
@@ -53,14 +51,15 @@ func (c *conn) results(ctx context.Context, rcs []command) []driver.Result {
 	cluster := c.mode == driver.ModeCluster
 	results := make([]driver.Result, len(rcs))
 	later := false // whether a later command has its reply
-	for i, rc := range slices.Backward(rcs) {
-		v, err := rc.result()
-		reply, refused := serverError(err)
-		recovered := !cluster && v != nil && (later || isWhole(v))
-		switch {
-		case err == nil || err == redis.Nil || recovered:
+	for i := len(rcs) - 1; i >= 0; i-- {
+		v, err := rcs[i].result()
+		if err == nil || err == redis.Nil || !cluster && v != nil && (later || isWhole(v)) {
 			results[i].Value = toValue(v)
 			later = true
+			continue
+		}
+		reply, refused := serverError(err)
+		switch {
 		case cluster && (!refused || reply.Code == "MOVED" || reply.Code == "ASK"):
 			results[i].Err = c.unknownFailure(ctx, err)
 		default:

@@ -31,6 +31,7 @@ type conn struct {
 
 	life  context.Context // ends with Close
 	close func() error
+	crew  aside.Crew // makes the calls
 	subs  pubsub.Group
 }
 
@@ -41,6 +42,7 @@ func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dia
 	c.life = life
 	c.close = sync.OnceValue(func() error {
 		end()
+		c.crew.Close()
 		err := c.subs.Close()
 		if closeClient != nil {
 			err = errors.Join(err, closeClient())
@@ -56,29 +58,25 @@ func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 	if len(cmd.Args) == 0 {
 		return nil, driver.NotSent(errNoCommand)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	rc := newCommand(ctx, cmd)
-	if err := c.run(ctx, func() { _ = c.client.Process(ctx, rc) }); err != nil {
+	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
-	v, err := rc.result()
+	e := c.newExchange(ctx, cmd)
+	if err := c.run(ctx, e); err != nil {
+		return nil, err
+	}
+	v, err := e.commands[0].result()
 	if err != nil && err != redis.Nil {
 		return nil, c.failure(ctx, err)
 	}
 	return toValue(v), nil
 }
 
-// run calls f, unless the Conn is closed or ctx has ended, and returns when f
-// does, or as soon as the Conn is closed or ctx ends. Then f goes on alone, and
-// what it works on must not be touched: go-redis heeds no cancellation once it
-// has a connection, and no deadline unless it is told to.
-func (c *conn) run(ctx context.Context, f func()) error {
-	if err := c.ready(ctx); err != nil {
-		return err
-	}
-	_, err := aside.Call(ctx, c.life.Done(), func() struct{} { f(); return struct{}{} }, nil)
-	if err != nil {
+// run runs task, and returns when it has, or as soon as the Conn is closed or ctx
+// ends. Then the task goes on alone, and must not be touched: go-redis heeds no
+// cancellation once it has a connection, and no deadline unless it is told to.
+func (c *conn) run(ctx context.Context, task aside.Task) error {
+	if err := c.crew.Call(ctx, c.life.Done(), task); err != nil {
 		return fmt.Errorf("goredis: no reply yet: %w", err)
 	}
 	return nil

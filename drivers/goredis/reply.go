@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/big"
 	"net"
 	"strconv"
@@ -17,56 +16,13 @@ import (
 	"github.com/golocker/golocker/locker/driver/netdial"
 )
 
-// A command is one that go-redis sends at most once, and not after ctx has ended.
-type command struct {
-	*redis.Cmd
-	ctx context.Context
-}
-
-// newCommand copies the arguments, which are the caller's again when Do returns.
-func newCommand(ctx context.Context, cmd driver.Command) command {
-	args := make([]any, len(cmd.Args))
-	for i, arg := range cmd.Args {
-		args[i] = arg
-	}
-	rc := redis.NewCmd(ctx, args...)
-	if cmd.NumKeys > 0 && cmd.FirstKey <= math.MaxInt8 {
-		rc.SetFirstKeyPos(int8(cmd.FirstKey))
-	}
-	rc.SetStepCount(1) // else a ClusterClient asks the server, by COMMAND
-	return command{rc, ctx}
-}
-
-// Args is what go-redis writes. Once ctx has ended it begins with something that
-// cannot be written, at which go-redis gives up and closes the connection: its
-// caller has gone, and a lock that it takes now would be nobody's.
-func (c command) Args() []any {
-	args := c.Cmd.Args()
-	if err := c.ctx.Err(); err != nil {
-		args = append([]any{unwritable{err}}, args[1:]...)
-	}
-	return args
-}
-
-type unwritable struct{ err error }
-
-func (u unwritable) MarshalBinary() ([]byte, error) { return nil, u.err }
-
-// NoRetry makes every go-redis client refrain from sending the command again,
-// whatever its MaxRetries, also in a pipeline. It also bypasses client-side
-// caching.
-func (command) NoRetry() bool { return true }
-
-// Clone keeps a copy from being retried.
-func (c command) Clone() redis.Cmder { return command{c.Cmd.Clone().(*redis.Cmd), c.ctx} }
-
 // errNested is of a reply that go-redis has not read to its end: an array with an
 // error reply in it for which go-redis has a type. It gives that error as the
 // command's and takes the rest of the array for the next replies.
 var errNested = errors.New("go-redis cannot read an array with this error in it")
 
 // result returns what go-redis made of the reply.
-func (c command) result() (any, error) {
+func (c *command) result() (any, error) {
 	v, err := c.Result()
 	if _, refused := serverError(err); refused && v != nil {
 		return nil, fmt.Errorf("%w: %v", errNested, err) // hides err: the command was not refused

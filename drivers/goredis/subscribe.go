@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
@@ -17,11 +18,14 @@ func (c *conn) Subscribe(ctx context.Context) (driver.Subscription, error) {
 
 // dialPubSub is the [pubsub.Dialer] of all subscriptions.
 func (c *conn) dialPubSub(ctx context.Context) (pubsub.Conn, error) {
-	ps := c.client.Subscribe(ctx) // without a channel it does not connect yet
-	var pingErr error
-	if err := c.run(ctx, func() { pingErr = ps.Ping(ctx) }); err != nil {
-		go ps.Close() // waits for Ping
+	if err := c.ready(ctx); err != nil {
 		return nil, err
+	}
+	ps := c.client.Subscribe(ctx) // without a channel it does not connect yet
+	pingErr, err := aside.Call(ctx, c.life.Done(), func() error { return ps.Ping(ctx) }, nil)
+	if err != nil {
+		go ps.Close() // waits for Ping
+		return nil, fmt.Errorf("goredis: no reply yet: %w", err)
 	}
 	if pingErr != nil {
 		ps.Close()

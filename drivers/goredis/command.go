@@ -1,0 +1,128 @@
+package goredis
+
+import (
+	"context"
+	"math"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A command is one that go-redis sends at most once, and not after its caller has
+// gone. It is never used again: a hook of the application may have kept it.
+type command struct {
+	*redis.Cmd
+	ctx context.Context
+}
+
+// prepare makes commands of cmds, which are the caller's again when the call returns.
+// All arguments have their bytes in one place.
+func prepare(ctx context.Context, commands []command, cmds []driver.Command) {
+	size, count := 0, 0
+	for _, cmd := range cmds {
+		count += len(cmd.Args)
+		for _, arg := range cmd.Args {
+			size += len(arg)
+		}
+	}
+	text, words, args := make([]byte, 0, size), make([]word, count), make([]any, count)
+	for i, cmd := range cmds {
+		n := len(cmd.Args)
+		args[0] = cmd.Args[0]
+		for j := 1; j < n; j++ {
+			begin := len(text)
+			text = append(text, cmd.Args[j]...)
+			words[j] = text[begin:]
+			args[j] = &words[j]
+		}
+		rc := redis.NewCmd(ctx, args[:n:n]...)
+		if cmd.NumKeys > 0 && cmd.FirstKey <= math.MaxInt8 {
+			rc.SetFirstKeyPos(int8(cmd.FirstKey))
+		}
+		rc.SetStepCount(1) // else a ClusterClient asks the server, by COMMAND
+		commands[i] = command{rc, ctx}
+		words, args = words[n:], args[n:]
+	}
+}
+
+// A word is an argument. A string would have to be allocated anew, to stand among
+// the others.
+type word []byte
+
+// MarshalBinary is what go-redis writes.
+func (w *word) MarshalBinary() ([]byte, error) { return *w, nil }
+
+// String is what it routes by, and what its hooks show.
+func (w *word) String() string { return string(*w) }
+
+// Args is what go-redis writes. Once ctx has ended it begins with something that
+// cannot be written, at which go-redis gives up and closes the connection: its
+// caller has gone, and a lock that it takes now would be nobody's.
+func (c *command) Args() []any {
+	args := c.Cmd.Args()
+	if err := c.ctx.Err(); err != nil {
+		args = append([]any{unwritable{err}}, args[1:]...)
+	}
+	return args
+}
+
+type unwritable struct{ err error }
+
+func (u unwritable) MarshalBinary() ([]byte, error) { return nil, u.err }
+
+// NoRetry makes every go-redis client refrain from sending the command again,
+// whatever its MaxRetries, also in a pipeline. It also bypasses client-side
+// caching.
+func (*command) NoRetry() bool { return true }
+
+// Clone keeps a copy from being retried.
+func (c *command) Clone() redis.Cmder { return &command{c.Cmd.Clone().(*redis.Cmd), c.ctx} }
+
+// A callContext is the ctx that go-redis sees of a call. Its Err tells also that the
+// Conn is closed, so that nothing is sent any more.
+type callContext struct {
+	context.Context
+	conn *conn
+}
+
+func (c *callContext) Err() error {
+	if c.conn.life.Err() != nil {
+		return context.Canceled
+	}
+	return c.Context.Err()
+}
+
+// An exchange is what go-redis does for one call: one command, or a pipeline.
+type exchange struct {
+	ctx      callContext
+	commands []command
+	err      error
+
+	single [1]command
+}
+
+func (c *conn) newExchange(ctx context.Context, cmds ...driver.Command) *exchange {
+	e := &exchange{ctx: callContext{ctx, c}}
+	if e.commands = e.single[:]; len(cmds) != 1 {
+		e.commands = make([]command, len(cmds))
+	}
+	prepare(&e.ctx, e.commands, cmds)
+	return e
+}
+
+// Run is called aside, and perhaps alone.
+func (e *exchange) Run() {
+	client := e.ctx.conn.client
+	if len(e.commands) == 1 {
+		e.err = client.Process(&e.ctx, &e.commands[0])
+		return
+	}
+	cmders := make([]redis.Cmder, len(e.commands))
+	for i := range e.commands {
+		cmders[i] = &e.commands[i]
+	}
+	pipe := client.Pipeline()
+	_ = pipe.BatchProcess(&e.ctx, cmders...)
+	_, e.err = pipe.Exec(&e.ctx)
+}

@@ -1,0 +1,116 @@
+package aside_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
+)
+
+// A task sleeps and then says so.
+type task struct {
+	sleep time.Duration
+	done  chan struct{}
+}
+
+func newTask(sleep time.Duration) *task { return &task{sleep, make(chan struct{}, 1)} }
+
+func (t *task) Run() {
+	time.Sleep(t.sleep)
+	t.done <- struct{}{}
+}
+
+func TestCrewCallReturnsWhenTheTaskHasRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var crew aside.Crew
+		defer crew.Close()
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				for range 3 {
+					task := newTask(time.Second)
+					assert.NoError(t, crew.Call(t.Context(), nil, task))
+					assert.Len(t, task.done, 1)
+				}
+			})
+		}
+		begun := time.Now()
+		wg.Wait()
+		assert.Equal(t, 3*time.Second, time.Since(begun), "they wait for their own tasks only")
+	})
+}
+
+func TestCrewCallReturnsAtTheEndOfCtxOrDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var crew aside.Crew
+		defer crew.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		slow := newTask(time.Hour)
+		begun := time.Now()
+		assert.ErrorIs(t, crew.Call(ctx, nil, slow), context.DeadlineExceeded)
+		assert.Equal(t, time.Minute, time.Since(begun))
+
+		done := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(done) })
+		other := newTask(time.Hour)
+		begun = time.Now()
+		assert.ErrorIs(t, crew.Call(t.Context(), done, other), driver.ErrClosed)
+		assert.Equal(t, time.Second, time.Since(begun))
+
+		assert.NoError(t, crew.Call(t.Context(), nil, newTask(0)), "not behind those that are slow")
+		<-slow.done // goes on alone
+		<-other.done
+		assert.NoError(t, crew.Call(t.Context(), nil, newTask(0)))
+	})
+}
+
+func TestCrewPrefersAKnownOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var crew aside.Crew
+		defer crew.Close()
+		for range 1000 { // the task and ctx end at the same moment
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			task := newTask(time.Millisecond)
+			if err := crew.Call(ctx, nil, task); err != nil {
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				<-task.done
+			}
+			cancel()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		task := newTask(0)
+		if crew.Call(ctx, nil, task) != nil {
+			<-task.done
+		}
+	})
+}
+
+func TestCrewAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var crew aside.Crew
+		assert.NoError(t, crew.Call(t.Context(), nil, newTask(0)))
+		crew.Close()
+		crew.Close()
+		assert.NoError(t, crew.Call(t.Context(), nil, newTask(0)))
+	})
+}
+
+// A Crew keeps its goroutines from call to call.
+func TestCrewCallDoesNotAllocate(t *testing.T) {
+	var crew aside.Crew
+	defer crew.Close()
+	task := &idleTask{}
+	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() { _ = crew.Call(t.Context(), nil, task) }), 0.1)
+}
+
+type idleTask struct{}
+
+func (*idleTask) Run() {}
