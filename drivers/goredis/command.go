@@ -16,9 +16,9 @@ type command struct {
 	ctx context.Context
 }
 
-// prepare makes commands of cmds, which are the caller's again when the call returns.
-// All arguments have their bytes in one place.
-func prepare(ctx context.Context, commands []command, cmds []driver.Command) {
+// prepare makes the commands of cmds, which are the caller's again when the call
+// returns. All arguments have their bytes in one place.
+func (e *exchange) prepare(cmds []driver.Command) {
 	size, count := 0, 0
 	for _, cmd := range cmds {
 		count += len(cmd.Args)
@@ -26,24 +26,38 @@ func prepare(ctx context.Context, commands []command, cmds []driver.Command) {
 			size += len(arg)
 		}
 	}
-	text, words, args := make([]byte, 0, size), make([]word, count), make([]any, count)
+	text, words, args := make([]byte, 0, size), e.words[:], e.args[:]
+	if count > len(words) {
+		words, args = make([]word, count), make([]any, count)
+	}
 	for i, cmd := range cmds {
 		n := len(cmd.Args)
-		args[0] = cmd.Args[0]
+		args[0] = name(cmd.Args[0])
 		for j := 1; j < n; j++ {
 			begin := len(text)
 			text = append(text, cmd.Args[j]...)
 			words[j] = text[begin:]
 			args[j] = &words[j]
 		}
-		rc := redis.NewCmd(ctx, args[:n:n]...)
+		rc := redis.NewCmd(&e.ctx, args[:n:n]...)
 		if cmd.NumKeys > 0 && cmd.FirstKey <= math.MaxInt8 {
 			rc.SetFirstKeyPos(int8(cmd.FirstKey))
 		}
 		rc.SetStepCount(1) // else a ClusterClient asks the server, by COMMAND
-		commands[i] = command{rc, ctx}
+		e.commands[i] = command{rc, &e.ctx}
 		words, args = words[n:], args[n:]
 	}
+}
+
+// name returns the name of a command, for the most frequent ones without allocating.
+func name(s string) any {
+	switch s {
+	case "EVALSHA":
+		return "EVALSHA"
+	case "SET":
+		return "SET"
+	}
+	return s
 }
 
 // A word is an argument. A string would have to be allocated anew, to stand among
@@ -99,7 +113,10 @@ type exchange struct {
 	commands []command
 	err      error
 
+	// All that most single commands need.
 	single [1]command
+	words  [12]word
+	args   [12]any
 }
 
 func (c *conn) newExchange(ctx context.Context, cmds ...driver.Command) *exchange {
@@ -107,7 +124,7 @@ func (c *conn) newExchange(ctx context.Context, cmds ...driver.Command) *exchang
 	if e.commands = e.single[:]; len(cmds) != 1 {
 		e.commands = make([]command, len(cmds))
 	}
-	prepare(&e.ctx, e.commands, cmds)
+	e.prepare(cmds)
 	return e
 }
 
