@@ -39,8 +39,8 @@
 // what go-redis has not begun to write by then is not sent any more; client-side
 // caching is bypassed. All other use of the client stays as it was.
 //
-// This costs a goroutine per call: 3 µs on a round trip of 17 µs over the
-// loopback interface.
+// This takes a goroutine for the time of a call, which is kept for the next one:
+// about 2 µs on a round trip of 10 µs over the loopback interface.
 //
 // # Which settings matter
 //

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -16,198 +15,232 @@ import (
 	"github.com/golocker/golocker/locker/driver/aside"
 )
 
-// A link is a connection of a pool while one call uses it. What is particular
-// to it is that it is broken when the call is to end early, so that the call
-// returns and the pool drops the connection: a late reply is never read as
-// another command's.
-type link struct {
-	redis.Conn
-	conn    *conn
-	caller  context.Context
-	ctx     context.Context // ends with caller, with the conn and after too long a silence
-	silence *time.Timer     // ends ctx
-	release func()          // nobody severs Conn any more after it
+// A call is one Do or DoBatch. It is made aside, since taking a connection from the
+// pool may heed no ctx. A connection on which a call has to end early is broken, so
+// that the call ends and the pool drops the connection: a late reply is never read
+// as another command's.
+type call struct {
+	conn      *conn
+	ctx       context.Context // the caller's
+	borrowing context.Context // in which to wait for a connection
+	cmds      []driver.Command
+	results   []driver.Result
+	unsent    error // why none of the commands was sent
+	timed     bool  // there was a timer that may know of the call still
+
+	mu      sync.Mutex // guards all below
+	rc      redis.Conn // while commands are under way on it
+	over    bool       // the caller wants to return
+	silent  bool       // a reply took too long
 	demoted bool
+
+	silence *time.Timer // breaks the connection; nil if ctx does so before
+
+	one [1]driver.Command // of Do
+	its [1]driver.Result
 }
 
-// expired is a ctx whose deadline has passed long ago.
-var expired = func() context.Context {
-	ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
-	cancel()
-	return ctx
-}()
+// calls are those that are over, and that nobody knows any more.
+var calls = sync.Pool{New: func() any { return new(call) }}
 
-// sever breaks the connection under a call in flight. redigo documents that
-// ReceiveContext closes the network connection when its ctx has ended; with one
-// that had ended before, that is all it does. Unlike Close, which detaches the
-// pooled connection, it may run beside Do, Send and Receive.
-func sever(rc redis.Conn) { _, _ = redis.ReceiveContext(rc, expired) }
+func newCall(c *conn, ctx context.Context) *call {
+	k := calls.Get().(*call)
+	k.conn, k.ctx, k.borrowing = c, ctx, ctx
+	return k
+}
 
-// borrow takes a connection from the pool for cmds. With its error nothing was
-// sent.
-func (c *conn) borrow(ctx context.Context, cmds ...driver.Command) (*link, error) {
-	if slices.ContainsFunc(cmds, func(cmd driver.Command) bool { return len(cmd.Args) == 0 }) {
-		return nil, errors.New("redigo: a command without a name")
+func (k *call) recycle() {
+	if !k.timed {
+		*k = call{}
+		calls.Put(k)
 	}
-	rc, err := c.open(ctx, c.pool.GetContext)
+}
+
+// make makes the call. If it returns an error, nothing was sent, or will be, and the
+// call must not be touched any more.
+func (k *call) make() error {
+	err := k.conn.over(k.ctx)
+	switch {
+	case err != nil:
+	case slices.ContainsFunc(k.cmds, func(cmd driver.Command) bool { return len(cmd.Args) == 0 }):
+		err = errors.New("redigo: a command without a name")
+	default:
+		err = k.run()
+	}
+	return driver.NotSent(err)
+}
+
+// run has the call made. It bounds how long it takes to get a connection, unless ctx
+// does so, and there seems to be one.
+func (k *call) run() error {
+	c, ctx := k.conn, k.ctx
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) > c.patience || c.pool.IdleCount() == 0 {
+		bounded, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.life, cancel)()
+		defer time.AfterFunc(c.patience, func() {
+			if k.giveUp() {
+				cancel()
+			}
+		}).Stop()
+		k.borrowing, k.timed = bounded, true
+	}
+	if c.crew.Call(k.borrowing, c.life.Done(), k) != nil {
+		return c.unconnected(ctx, context.DeadlineExceeded)
+	}
+	return k.unsent
+}
+
+var _ aside.Breaker = (*call)(nil)
+
+// Run implements [aside.Breaker].
+func (k *call) Run() {
+	rc, err := k.conn.borrow(k.borrowing)
 	if err != nil {
-		return nil, err
+		k.unsent = k.conn.unconnected(k.ctx, err)
+		return
 	}
-	if err = c.probe(rc); err == nil {
-		err = c.over(ctx)
+	if err = k.conn.probe(rc); err == nil {
+		err = k.begin(rc)
 	}
 	if err != nil {
 		_ = rc.Close()
-		return nil, err
+		k.unsent = err
+		return
 	}
-	return c.link(ctx, rc), nil
+	defer k.giveBack(rc)
+	if len(k.cmds) == 1 {
+		args := k.cmds[0].Args
+		k.results[0], _ = k.result(rc.Do(args[0], arguments(args)...))
+	} else {
+		k.pipeline(rc)
+	}
 }
 
-// open returns what the given function opens. It returns when ctx ends or the conn
-// is closed, although an application's Dial and TestOnBorrow need not.
-func (c *conn) open(ctx context.Context, open func(context.Context) (redis.Conn, error)) (redis.Conn, error) {
-	if err := c.over(ctx); err != nil {
-		return nil, err
+// begin notes that commands are under way, unless nobody wants them to be any more.
+func (k *call) begin(rc redis.Conn) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return k.conn.unconnected(k.ctx, context.DeadlineExceeded)
 	}
-	bounded, cancel := context.WithTimeout(ctx, c.patience)
-	defer cancel()
-	defer context.AfterFunc(c.life, cancel)()
-	type opened struct {
-		conn redis.Conn
-		err  error
+	if err := k.conn.over(k.ctx); err != nil {
+		return err
 	}
-	o, err := aside.Call(bounded, nil, func() (o opened) {
-		// In redigo 1.9.3 a call that waits for a connection sends on a closed
-		// channel if its ctx ends while the pool is being closed.
-		defer func() {
-			if p := recover(); p != nil {
-				o.err = fmt.Errorf("the pool panicked: %v", p)
-			}
-		}()
-		o.conn, o.err = open(bounded)
-		return o
-	}, func(late opened) {
-		if late.err == nil {
-			_ = late.conn.Close()
-		}
-	})
-	if err == nil {
-		err = o.err
+	k.rc = rc
+	if end, ok := k.ctx.Deadline(); !ok || time.Until(end) > k.conn.silence {
+		k.silence, k.timed = time.AfterFunc(k.conn.silence, k.hush), true
 	}
-	if err != nil {
-		return nil, c.unconnected(ctx, err)
-	}
-	return o.conn, nil
-}
-
-// probe finds out once whether the pool's connections can be severed. DoContext
-// without a command sends nothing.
-func (c *conn) probe(rc redis.Conn) error {
-	if c.severable.Load() {
-		return nil
-	}
-	if _, err := redis.DoContext(rc, context.Background(), ""); err != nil {
-		return fmt.Errorf("redigo: %w: calls must be able to end, so the connections that the pool's Dial returns must implement redis.ConnWithContext (%w)", driver.ErrUnsupported, err)
-	}
-	c.severable.Store(true)
 	return nil
 }
 
-// link makes a link for one call with ctx.
-func (c *conn) link(ctx context.Context, rc redis.Conn) *link {
-	bounded, cancel := context.WithCancel(ctx)
-	silence := time.AfterFunc(c.silence, cancel)
-	stopClose := context.AfterFunc(c.life, cancel)
-	severed := make(chan struct{})
-	stopSever := context.AfterFunc(bounded, func() {
-		sever(rc)
-		close(severed)
-	})
-	return &link{
-		Conn:    rc,
-		conn:    c,
-		caller:  ctx,
-		ctx:     bounded,
-		silence: silence,
-		release: func() {
-			if !stopSever() {
-				<-severed
-			}
-			silence.Stop()
-			stopClose()
-			cancel()
-		},
+// giveUp ends the call if it has no connection yet.
+func (k *call) giveUp() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.over = k.over || k.rc == nil
+	return k.over
+}
+
+// Break implements [aside.Breaker].
+func (k *call) Break() bool {
+	if k.giveUp() {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.rc != nil {
+		sever(k.rc)
+	}
+	return true
+}
+
+// hush ends a call that waits too long for a reply.
+func (k *call) hush() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.rc != nil {
+		k.silent = true
+		sever(k.rc)
 	}
 }
 
 // giveBack returns the connection to the pool, which drops it if it is broken.
-func (l *link) giveBack() {
-	l.release()
-	if l.demoted {
-		sever(l.Conn)
+func (k *call) giveBack(rc redis.Conn) {
+	k.mu.Lock()
+	k.rc = nil // nobody severs it any more
+	k.mu.Unlock()
+	if k.silence != nil {
+		k.silence.Stop()
 	}
-	_ = l.Close()
+	if k.demoted {
+		sever(rc)
+	}
+	_ = rc.Close()
+}
+
+// pipeline sends the commands together.
+func (k *call) pipeline(rc redis.Conn) {
+	fail := func(from int, err error) {
+		for i := from; i < len(k.results); i++ {
+			k.results[i].Err = err
+		}
+	}
+	begun := 0 // commands of which something may have been written
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		var args []any
+		for _, cmd := range k.cmds {
+			begun++
+			args = appendArguments(args[:0], cmd.Args)
+			if rc.Send(cmd.Args[0], args...) != nil {
+				return
+			}
+		}
+		_ = rc.Flush() // if it fails, so does Receive
+	})
+	for i := range k.results {
+		var broken bool
+		if k.results[i], broken = k.result(rc.Receive()); broken {
+			sever(rc)
+			writer.Wait()
+			fail(i+1, k.results[i].Err)
+			fail(max(i, begun), driver.NotSent(k.results[i].Err))
+			return
+		}
+	}
+	writer.Wait()
 }
 
 // result makes a Result of what redigo returned, and reports whether the
 // connection is of no more use because of it.
-func (l *link) result(reply any, err error) (result driver.Result, broken bool) {
+func (k *call) result(reply any, err error) (result driver.Result, broken bool) {
 	result.Err = answered(err)
 	switch {
 	case err == nil:
 		result.Value = value(reply)
 	case driver.OutcomeOf(result.Err) != driver.OutcomeReplied:
-		return driver.Result{Err: l.lost(err)}, true
+		return driver.Result{Err: k.lost(err)}, true
 	case demoted(result.Err.Error()): // have the new master found
-		l.demoted = true
-		l.conn.suspect()
+		k.demoted = true
+		k.conn.suspect()
 	}
-	l.silence.Reset(l.conn.silence)
+	if k.silence != nil {
+		k.silence.Reset(k.conn.silence)
+	}
 	return result, false
 }
 
 // lost is the error of a call whose connection broke. The outcome is unknown.
-func (l *link) lost(err error) error {
-	if over := l.conn.over(l.caller); over != nil {
+func (k *call) lost(err error) error {
+	if over := k.conn.over(k.ctx); over != nil {
 		return over
 	}
-	l.conn.suspect()
-	if l.ctx.Err() != nil {
-		err = fmt.Errorf("no reply within %v: %w", l.conn.silence, os.ErrDeadlineExceeded)
+	k.conn.suspect()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.silent {
+		err = fmt.Errorf("no reply within %v: %w", k.conn.silence, os.ErrDeadlineExceeded)
 	}
 	return fmt.Errorf("redigo: %w", err)
-}
-
-// over returns an error if a call with ctx has to end.
-func (c *conn) over(ctx context.Context) error {
-	if c.life.Err() != nil {
-		return fmt.Errorf("redigo: %w", driver.ErrClosed)
-	}
-	if err := ended(ctx); err != nil {
-		return fmt.Errorf("redigo: call abandoned: %w", err)
-	}
-	return nil
-}
-
-// unconnected explains why there is no connection. What it returns matches the
-// errors of package context only if the caller's own ctx has ended. What an
-// application's Dial says may show the password: the URL that it was given, or the
-// arguments of an AUTH that the server does not know.
-func (c *conn) unconnected(ctx context.Context, err error) error {
-	if over := c.over(ctx); over != nil {
-		return over
-	}
-	reply, replied := errors.AsType[redis.Error](err)
-	_, invalid := errors.AsType[*url.Error](err)
-	switch {
-	case replied:
-		text, _, _ := strings.Cut(string(reply), ", with args beginning with")
-		err = driver.NewServerError(text)
-	case invalid:
-		err = errors.New("the pool's Dial was given an invalid URL")
-	case driver.OutcomeOf(err) == driver.OutcomeReplied:
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		err = fmt.Errorf("%w (%v)", os.ErrDeadlineExceeded, err)
-	}
-	return fmt.Errorf("redigo: no connection: %w", err)
 }

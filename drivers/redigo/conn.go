@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
@@ -25,6 +26,7 @@ type conn struct {
 	suspect  func()        // has other idle connections dropped, after one broke
 	close    func()        // closes what was opened
 
+	crew          aside.Crew  // makes the calls
 	severable     atomic.Bool // pool's connections can be severed
 	subscriptions pubsub.Group
 	life          context.Context // ends with Close
@@ -56,12 +58,14 @@ func wrapPool(pool *redis.Pool) (*conn, error) {
 
 // Do implements [driver.Conn].
 func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
-	l, err := c.borrow(ctx, cmd)
-	if err != nil {
-		return nil, driver.NotSent(err)
+	k := newCall(c, ctx)
+	k.one[0] = cmd
+	k.cmds, k.results = k.one[:], k.its[:]
+	if err := k.make(); err != nil {
+		return nil, err
 	}
-	defer l.giveBack()
-	result, _ := l.result(l.Do(cmd.Args[0], arguments(cmd.Args)...))
+	result := k.results[0]
+	k.recycle()
 	return result.Value, result.Err
 }
 
@@ -73,39 +77,12 @@ func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 	if len(cmds) == 0 {
 		return results
 	}
-	fail := func(from int, err error) []driver.Result {
-		for i := from; i < len(results); i++ {
-			results[i].Err = err
-		}
-		return results
+	k := newCall(c, ctx)
+	k.cmds, k.results = cmds, results
+	if err := k.make(); err != nil {
+		return slices.Repeat([]driver.Result{{Err: err}}, len(cmds))
 	}
-	l, err := c.borrow(ctx, cmds...)
-	if err != nil {
-		return fail(0, driver.NotSent(err))
-	}
-	defer l.giveBack()
-
-	begun := 0 // commands of which something may have been written
-	var writer sync.WaitGroup
-	writer.Go(func() {
-		for _, cmd := range cmds {
-			begun++
-			if l.Send(cmd.Args[0], arguments(cmd.Args)...) != nil {
-				return
-			}
-		}
-		_ = l.Flush() // if it fails, so does Receive
-	})
-	for i := range cmds {
-		var broken bool
-		if results[i], broken = l.result(l.Receive()); broken {
-			sever(l.Conn)
-			writer.Wait()
-			fail(i+1, results[i].Err)
-			return fail(max(i, begun), driver.NotSent(results[i].Err))
-		}
-	}
-	writer.Wait()
+	k.recycle()
 	return results
 }
 
@@ -119,6 +96,7 @@ func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
 // connections only those are closed on which a call was in flight.
 func (c *conn) Close() error {
 	c.end()
+	c.crew.Close()
 	c.close()
 	return c.subscriptions.Close()
 }

@@ -73,6 +73,6 @@
 //     implement redis.ConnWithContext, as all of redigo's do; otherwise every
 //     call fails without being sent.
 //
-// Each call costs a goroutine for the time it takes to get a connection, because
+// Each call takes a goroutine for its time, which is kept for the next one, because
 // Dial and TestOnBorrow may ignore ctx.
 package redigo

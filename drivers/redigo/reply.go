@@ -13,9 +13,12 @@ import (
 
 // arguments are what redigo wants after a command's name.
 func arguments(command []string) []any {
-	args := make([]any, len(command)-1)
-	for i, arg := range command[1:] {
-		args[i] = arg
+	return appendArguments(make([]any, 0, len(command)-1), command)
+}
+
+func appendArguments(args []any, command []string) []any {
+	for _, arg := range command[1:] {
+		args = append(args, arg)
 	}
 	return args
 }

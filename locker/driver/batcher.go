@@ -5,7 +5,12 @@ import "context"
 // A Batcher is a Conn that can send several commands with fewer round trips
 // than one each, usually as a pipeline.
 //
-// Without it the core uses [DoBatch], which sends one command after another.
+// The core sends the commands of concurrent callers together through it, up to 256 in
+// a batch and a few batches at a time. Each caller waits for its own ctx; the batch's
+// ends when none waits any more.
+//
+// Without it each command is sent by Do, and what belongs together by [DoBatch], one
+// command after another.
 type Batcher interface {
 	// DoBatch sends all commands, each at most once, and returns one Result
 	// for each, in their order. Commands whose keys share a slot are executed

@@ -18,7 +18,8 @@
 // Everything else is optional. The core asks for each optional interface by a
 // type assertion on the outermost Conn, and has a fallback:
 //
-//   - [Batcher]: without it, [DoBatch] sends the commands one after another.
+//   - [Batcher]: commands of concurrent callers share batches. Without it, each is
+//     sent by Do, and [DoBatch] sends one after another.
 //   - [Subscriber]: without it, or while it fails, waiters poll.
 //   - [Describer]: without it, the core takes the deployment for one it knows
 //     nothing about: it does not trust the receiver count of PUBLISH, and a

@@ -20,6 +20,14 @@ type Crew struct {
 // A Task is what a Crew does.
 type Task interface{ Run() }
 
+// A Breaker is a Task that can be made to end early.
+type Breaker interface {
+	Task
+	// Break is called beside Run when the call should end. If it returns true, Run
+	// returns at once, and the call waits for it.
+	Break() bool
+}
+
 // maxIdle is how many goroutines a Crew keeps.
 const maxIdle = 8
 
@@ -38,7 +46,7 @@ const (
 
 // Call has t run aside and returns when it has. It returns earlier when ctx ends, with
 // ctx's error, or when done is closed, with [driver.ErrClosed]; done may be nil. Then t
-// goes on alone, and must not be touched any more.
+// goes on alone, and must not be touched any more. A [Breaker] is broken first.
 //
 // An error says only that nobody waited for t: the outcome is unknown, unless the
 // caller knows better.
@@ -52,7 +60,8 @@ func (c *Crew) Call(ctx context.Context, done <-chan struct{}, t Task) error {
 	case <-ctx.Done():
 	case <-done:
 	}
-	if !h.state.CompareAndSwap(running, left) {
+	b, ok := t.(Breaker)
+	if ok && b.Break() || !h.state.CompareAndSwap(running, left) {
 		<-h.done // at the same moment: a known outcome is worth more
 		c.keep(h)
 		return nil

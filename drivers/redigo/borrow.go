@@ -1,0 +1,117 @@
+package redigo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
+)
+
+// expired is a ctx whose deadline has passed long ago.
+var expired = func() context.Context {
+	ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
+	cancel()
+	return ctx
+}()
+
+// sever breaks the connection under a call in flight. redigo documents that
+// ReceiveContext closes the network connection when its ctx has ended; with one
+// that had ended before, that is all it does. Unlike Close, which detaches the
+// pooled connection, it may run beside Do, Send and Receive.
+func sever(rc redis.Conn) { _, _ = redis.ReceiveContext(rc, expired) }
+
+// borrow takes a connection from the pool. In redigo 1.9.3 a call that waits for one
+// sends on a closed channel if its ctx ends while the pool is being closed.
+func (c *conn) borrow(ctx context.Context) (rc redis.Conn, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the pool panicked: %v", p)
+		}
+	}()
+	return c.pool.GetContext(ctx)
+}
+
+// open returns what the given function opens. It returns when ctx ends or the conn
+// is closed, although an application's Dial and TestOnBorrow need not.
+func (c *conn) open(ctx context.Context, open func(context.Context) (redis.Conn, error)) (redis.Conn, error) {
+	if err := c.over(ctx); err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	type opened struct {
+		conn redis.Conn
+		err  error
+	}
+	o, err := aside.Call(bounded, nil, func() (o opened) {
+		o.conn, o.err = open(bounded)
+		return o
+	}, func(late opened) {
+		if late.err == nil {
+			_ = late.conn.Close()
+		}
+	})
+	if err == nil {
+		err = o.err
+	}
+	if err != nil {
+		return nil, c.unconnected(ctx, err)
+	}
+	return o.conn, nil
+}
+
+// probe finds out once whether the pool's connections can be severed. DoContext
+// without a command sends nothing.
+func (c *conn) probe(rc redis.Conn) error {
+	if c.severable.Load() {
+		return nil
+	}
+	if _, err := redis.DoContext(rc, context.Background(), ""); err != nil {
+		return fmt.Errorf("redigo: %w: calls must be able to end, so the connections that the pool's Dial returns must implement redis.ConnWithContext (%w)", driver.ErrUnsupported, err)
+	}
+	c.severable.Store(true)
+	return nil
+}
+
+// over returns an error if a call with ctx has to end.
+func (c *conn) over(ctx context.Context) error {
+	if c.life.Err() != nil {
+		return fmt.Errorf("redigo: %w", driver.ErrClosed)
+	}
+	if err := ended(ctx); err != nil {
+		return fmt.Errorf("redigo: call abandoned: %w", err)
+	}
+	return nil
+}
+
+// unconnected explains why there is no connection. What it returns matches the
+// errors of package context only if the caller's own ctx has ended. What an
+// application's Dial says may show the password: the URL that it was given, or the
+// arguments of an AUTH that the server does not know.
+func (c *conn) unconnected(ctx context.Context, err error) error {
+	if over := c.over(ctx); over != nil {
+		return over
+	}
+	reply, replied := errors.AsType[redis.Error](err)
+	_, invalid := errors.AsType[*url.Error](err)
+	switch {
+	case replied:
+		text, _, _ := strings.Cut(string(reply), ", with args beginning with")
+		err = driver.NewServerError(text)
+	case invalid:
+		err = errors.New("the pool's Dial was given an invalid URL")
+	case driver.OutcomeOf(err) == driver.OutcomeReplied:
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		err = fmt.Errorf("%w (%v)", os.ErrDeadlineExceeded, err)
+	}
+	return fmt.Errorf("redigo: no connection: %w", err)
+}
