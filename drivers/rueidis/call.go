@@ -7,8 +7,9 @@ import (
 	"os"
 	"time"
 
+	rue "github.com/redis/rueidis"
+
 	"github.com/golocker/golocker/locker/driver"
-	"github.com/golocker/golocker/locker/driver/aside"
 )
 
 // A gate bounds how many calls are with rueidis at the same time, those whose
@@ -30,20 +31,52 @@ const (
 // gone, so that nothing is sent late that need not be.
 //
 // Since Done is not nil and there is no deadline, rueidis always pipelines. Then
-// a batch that breaks half-way keeps the replies it has.
+// a batch that breaks half-way keeps the replies it has. A single command has
+// nothing to keep: its Done is nil, so that rueidis writes it and reads the reply
+// without a turn through two other goroutines, as long as nobody else is there.
 type callContext struct {
 	context.Context // the caller's
 	life            context.Context
+	batch           bool
 }
 
-func (c callContext) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
-func (c callContext) Done() <-chan struct{}                   { return c.life.Done() }
-func (c callContext) Err() error                              { return cmp.Or(c.life.Err(), c.Context.Err()) }
+func (c *callContext) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+func (c *callContext) Err() error                              { return cmp.Or(c.life.Err(), c.Context.Err()) }
 
-// call runs f, which calls rueidis, aside, and returns as soon as ctx ends, the
+func (c *callContext) Done() <-chan struct{} {
+	if c.batch {
+		return c.life.Done()
+	}
+	return nil
+}
+
+// A call is what rueidis does for one call.
+type call struct {
+	client   rue.Client
+	gate     gate
+	ctx      callContext
+	commands []rue.Completed
+	results  []rue.RedisResult
+
+	command [1]rue.Completed
+	result  [1]rue.RedisResult
+}
+
+// Run is called aside, and perhaps alone.
+func (k *call) Run() {
+	defer func() { <-k.gate }()
+	if k.ctx.batch {
+		k.results = k.client.DoMulti(&k.ctx, k.commands...)
+	} else {
+		k.result[0] = k.client.Do(&k.ctx, k.command[0])
+		k.results = k.result[:]
+	}
+}
+
+// do has rueidis send the commands aside, and returns as soon as ctx ends, the
 // Conn is closed or c.limit has passed. rueidis itself is not that prompt: not
 // while it connects or looks for the master, and not when its ring is full.
-func call[T any](ctx context.Context, c *conn, g gate, f func(context.Context) T) (T, error) {
+func (c *conn) do(ctx context.Context, g gate, commands ...rue.Completed) ([]rue.RedisResult, error) {
 	limited := ctx
 	if end, ok := ctx.Deadline(); !ok || time.Until(end) > c.limit {
 		var cancel context.CancelFunc
@@ -52,19 +85,25 @@ func call[T any](ctx context.Context, c *conn, g gate, f func(context.Context) T
 	}
 	select {
 	case g <- struct{}{}:
-		result, err := aside.Call(limited, c.life.Done(), func() T {
-			defer func() { <-g }()
-			return f(callContext{limited, c.life})
-		}, nil)
-		if err != nil {
-			err = c.ended(ctx, "no reply")
+	default:
+		select {
+		case g <- struct{}{}:
+		case <-limited.Done():
+			return nil, driver.NotSent(c.ended(ctx, "too many calls in flight"))
+		case <-c.life.Done():
+			return nil, driver.NotSent(c.ended(ctx, "too many calls in flight"))
 		}
-		return result, err
-	case <-limited.Done():
-	case <-c.life.Done():
 	}
-	var none T
-	return none, driver.NotSent(c.ended(ctx, "too many calls in flight"))
+	k := &call{client: c.client, gate: g, ctx: callContext{limited, c.life, len(commands) > 1}}
+	if k.ctx.batch {
+		k.commands = commands
+	} else {
+		k.command[0] = commands[0]
+	}
+	if c.crew.Call(limited, c.life.Done(), k) != nil {
+		return nil, c.ended(ctx, "no reply")
+	}
+	return k.results, nil
 }
 
 // ended says why a call did not wait any longer, and what it waited for.

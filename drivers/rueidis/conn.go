@@ -13,6 +13,7 @@ import (
 	rue "github.com/redis/rueidis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 	"github.com/golocker/golocker/locker/driver/netdial"
 	"github.com/golocker/golocker/locker/driver/pubsub"
 )
@@ -29,6 +30,7 @@ type conn struct {
 	dialer *netdial.Dialer // nil for a wrapped client
 	limit  time.Duration   // of a call, see call
 	gates  []gate          // one, or one for each part of a Cluster's slots
+	crew   aside.Crew      // makes the calls
 	subs   pubsub.Group
 	life   context.Context // ends with Close
 	end    context.CancelFunc
@@ -54,24 +56,18 @@ func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 	if err != nil {
 		return nil, err
 	}
-	result, err := call(ctx, c, gate, func(ctx context.Context) rue.RedisResult {
-		return c.client.Do(ctx, completed)
-	})
+	results, err := c.do(ctx, gate, completed)
 	if err != nil {
 		return nil, err
 	}
-	return c.outcome(ctx, result)
+	return c.outcome(ctx, results[0])
 }
 
 // DoBatch implements [driver.Batcher]: one pipeline for each group of commands
 // that has a gate of its own.
 func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
-	type pipeline struct {
-		commands []rue.Completed
-		results  []*driver.Result
-	}
 	results := make([]driver.Result, len(cmds))
-	pipelines := map[gate]pipeline{}
+	pipelines := map[gate]*pipeline{}
 	keyless := anyKey()
 	for i, cmd := range cmds {
 		completed, gate, err := c.build(ctx, cmd, keyless)
@@ -80,23 +76,37 @@ func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 			continue
 		}
 		p := pipelines[gate]
-		pipelines[gate] = pipeline{append(p.commands, completed), append(p.results, &results[i])}
+		if p == nil {
+			p = &pipeline{make([]rue.Completed, 0, len(cmds)-i), make([]*driver.Result, 0, len(cmds)-i)}
+			pipelines[gate] = p
+		}
+		p.commands, p.results = append(p.commands, completed), append(p.results, &results[i])
 	}
 	var wg sync.WaitGroup
 	for gate, p := range pipelines {
-		wg.Go(func() {
-			replies, err := call(ctx, c, gate, func(ctx context.Context) []rue.RedisResult {
-				return c.client.DoMulti(ctx, p.commands...)
-			})
-			for i, r := range p.results {
-				if r.Err = err; err == nil {
-					r.Value, r.Err = c.outcome(ctx, replies[i])
-				}
-			}
-		})
+		if len(pipelines) == 1 {
+			p.send(ctx, c, gate)
+			break
+		}
+		wg.Go(func() { p.send(ctx, c, gate) })
 	}
 	wg.Wait()
 	return results
+}
+
+// A pipeline is the part of a batch that has a gate of its own.
+type pipeline struct {
+	commands []rue.Completed
+	results  []*driver.Result
+}
+
+func (p *pipeline) send(ctx context.Context, c *conn, g gate) {
+	replies, err := c.do(ctx, g, p.commands...)
+	for i, r := range p.results {
+		if r.Err = err; err == nil {
+			r.Value, r.Err = c.outcome(ctx, replies[i])
+		}
+	}
 }
 
 // anyKey returns a key in a random slot, to send commands without keys to a
@@ -210,6 +220,7 @@ const closeGrace = 20 * time.Millisecond
 // Close implements [driver.Conn]. Calls in flight return at once.
 func (c *conn) Close() error {
 	c.end()
+	c.crew.Close()
 	if c.dialer == nil {
 		return c.subs.Close()
 	}

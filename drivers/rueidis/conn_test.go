@@ -113,7 +113,7 @@ func TestCancelBesideDeadline(t *testing.T) {
 func TestCtxEndsWhileConnecting(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *wire.Wire) {
 		conn := open(t, wired(w))
-		do(t, conn, "PING")
+		listen(t, conn)
 		rule := w.On(wire.Match{Name: "HELLO"}, wire.HoldReply)
 		w.KillAll()
 		synctest.Wait()
@@ -131,7 +131,7 @@ func TestCtxEndsWhileConnecting(t *testing.T) {
 func TestDialOutlivesCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *wire.Wire) {
 		conn := open(t, wired(w))
-		do(t, conn, "PING")
+		listen(t, conn)
 		w.HangDials()
 		w.KillAll()
 		synctest.Wait()

@@ -63,6 +63,12 @@
 //	Sentinel.                 should be set: without it one lost message binds
 //	TopologyRefreshInterval   the client to a former master
 //
+// # Dead connections
+//
+// Until the first batch, or two calls at the same time, rueidis reads from a
+// connection during calls only, which makes them faster. One that breaks meanwhile
+// is noticed within a second, or by the next call, whose outcome is unknown then.
+//
 // # What errors tell
 //
 // A wrapped client does not prove that a command was not sent, so that even a

@@ -179,8 +179,8 @@ func TestDialErrors(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *wire.Wire) {
 		opened := open(t, wired(w))
 		wrapped := connect(t, rueidis.Wrap(client(t, w)))
-		do(t, opened, "PING") // from now on its end is noticed at once
-		do(t, wrapped, "PING")
+		listen(t, opened)
+		listen(t, wrapped)
 		w.Refuse(true)
 		w.KillAll()
 		synctest.Wait()

@@ -130,3 +130,12 @@ func within(t *testing.T, d time.Duration) context.Context {
 func asServerError(err error) (*driver.ServerError, bool) {
 	return errors.AsType[*driver.ServerError](err)
 }
+
+// listen has rueidis read from conn's connection all the time, as it does from its
+// first batch on, so that the connection's end is noticed at once.
+func listen(t *testing.T, conn driver.Conn) {
+	t.Helper()
+	for _, r := range driver.DoBatch(t.Context(), conn, []driver.Command{command("PING"), command("PING")}) {
+		require.NoError(t, r.Err)
+	}
+}
