@@ -31,7 +31,10 @@ type chaos struct {
 	mu    sync.Mutex
 	r     *rand.Rand
 	quiet bool
-	late  time.Duration // at the most; 0 is 1.5 s
+	// together lets commands of several callers share a batch, which is answered as
+	// late as the last of its commands.
+	together bool
+	late     time.Duration // at the most; 0 is 1.5 s
 	// alter, if there is one, changes a command on its way, or gives the reply itself.
 	alter func(cmd driver.Command) (driver.Command, driver.Value)
 }
@@ -56,7 +59,23 @@ func (x *chaos) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &chaosConn{c.(*fakeConn), x, context.Background()}, nil
+	conn := &chaosConn{c.(*fakeConn), x, context.Background()}
+	if x.together {
+		return chaosBatcher{conn}, nil
+	}
+	return conn, nil
+}
+
+type chaosBatcher struct{ *chaosConn }
+
+func (c chaosBatcher) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
+	results := make([]driver.Result, len(cmds))
+	var wg sync.WaitGroup
+	for i, cmd := range cmds {
+		wg.Go(func() { results[i].Value, results[i].Err = c.Do(ctx, cmd) })
+	}
+	wg.Wait()
+	return results
 }
 
 func (c *chaosConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
@@ -131,7 +150,7 @@ func chaosSeeds(n int) int {
 }
 
 func chaosRun(t *testing.T, f *fakeDeployment, seed uint64, fenced bool) {
-	x := &chaos{fakeDeployment: f, r: rand.New(rand.NewPCG(seed, 1))}
+	x := &chaos{fakeDeployment: f, r: rand.New(rand.NewPCG(seed, 1)), together: seed%2 == 1}
 	var mu sync.Mutex
 	believing := map[*Lease]bool{}
 	var last Token
