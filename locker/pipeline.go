@@ -3,6 +3,7 @@ package locker
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,9 +17,9 @@ type pipeline[T any] struct {
 	most    int       // requests under way, while it does not
 
 	mu      sync.Mutex
-	waiting []T // to be sent
-	senders int // requests under way
-	begun   time.Time
+	waiting []T          // to be sent
+	senders atomic.Int32 // requests under way; changed with mu held
+	begun   time.Time    // the last of them
 	took    time.Duration
 	relief  *time.Timer // looks whether somebody waits for a request that is slow
 	closed  bool
@@ -38,27 +39,25 @@ func (p *pipeline[T]) add(x T) bool {
 		return false
 	}
 	p.waiting = append(p.waiting, x)
+	first, senders := len(p.waiting) == 1, int(p.senders.Load())
 	switch {
-	case p.senders < p.usual:
+	case senders < p.usual:
 		p.start()
-	case p.senders < p.most && (p.took > soon || time.Since(p.begun) > soon):
+	case senders == p.most:
+	case p.took > soon || first && time.Since(p.begun) > soon:
 		p.start()
-	case len(p.waiting) == 1 && p.senders < p.most:
+	case first:
 		p.watch()
 	}
 	return true
 }
 
 // idle tells that nothing is waiting or under way.
-func (p *pipeline[T]) idle() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.senders == 0
-}
+func (p *pipeline[T]) idle() bool { return p.senders.Load() == 0 }
 
 // start and watch are called with mu held.
 func (p *pipeline[T]) start() {
-	p.senders++
+	p.senders.Add(1)
 	p.wg.Go(p.send)
 }
 
@@ -74,7 +73,7 @@ func (p *pipeline[T]) watch() {
 func (p *pipeline[T]) relieve() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.waiting) == 0 || p.senders == p.most {
+	if p.closed || len(p.waiting) == 0 || int(p.senders.Load()) == p.most {
 		return
 	}
 	if time.Since(p.begun) >= soon {
@@ -93,7 +92,7 @@ func (p *pipeline[T]) send() {
 		p.mu.Lock()
 		n := min(len(p.waiting), p.room)
 		if n == 0 {
-			p.senders--
+			p.senders.Add(-1)
 			p.mu.Unlock()
 			return
 		}
