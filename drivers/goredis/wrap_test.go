@@ -2,6 +2,7 @@ package goredis_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -188,34 +189,34 @@ func TestWrapKeepsHooks(t *testing.T) {
 	server := servertest.Single(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
-	var seen names
+	var seen commands
 	client.AddHook(&seen)
 	conn := wrap(t, client)
 	_, err := conn.Do(t.Context(), on("SET", "k", "v"))
 	require.NoError(t, err)
 	conn.(driver.Batcher).DoBatch(t.Context(), []driver.Command{on("GET", "k"), on("DEL", "k")})
-	assert.Equal(t, names{"set", "get", "del"}, seen)
+	assert.Equal(t, commands{"[SET k v]", "[GET k]", "[DEL k]"}, seen)
 }
 
-// names is a hook that notes the commands it sees.
-type names []string
+// commands is a hook that notes the commands it sees, as a tracer does.
+type commands []string
 
-func (n *names) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (n *names) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() != "hello" && cmd.Name() != "client" {
-			*n = append(*n, cmd.Name())
+			*c = append(*c, fmt.Sprint(cmd.Args()))
 		}
 		return next(ctx, cmd)
 	}
 }
 
-func (n *names) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {
 			if cmd.Name() != "client" {
-				*n = append(*n, cmd.Name())
+				*c = append(*c, fmt.Sprint(cmd.Args()))
 			}
 		}
 		return next(ctx, cmds)
