@@ -200,14 +200,13 @@ func answered(err error) bool {
 }
 
 // request makes one request.
-func (a *attempt) request(ctx context.Context, p place, sent moment) (grant, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.mutex.attempt)
-	defer cancel()
-	defer context.AfterFunc(a.client.ctx, cancel)()
+func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, err error) {
+	l := a.client.taking.take(ctx, a.mutex.attempt)
+	defer func() { l.release(err) }()
+	ctx = l
 	first := !a.asked
 	a.asked = true
-	g := grant{id: a.req.id, owner: a.owner.name, sent: sent, ttl: a.req.ttl}
-	var err error
+	g = grant{id: a.req.id, owner: a.owner.name, sent: sent, ttl: a.req.ttl}
 	switch q := a.client.quorum; {
 	case q != nil:
 		return a.ask(ctx, q, p, g, first)

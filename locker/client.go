@@ -27,6 +27,9 @@ type Client struct {
 	ctx        context.Context // ends with Close
 	stop       context.CancelFunc
 
+	taking  leashes // of requests that take a lock: they end with the client
+	keeping leashes // of the others
+
 	attaching attaching
 	holdings  holdings
 
@@ -105,6 +108,7 @@ func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 		closed: make(chan struct{}),
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.taking.base, c.keeping.base = c.ctx, context.Background()
 	return c
 }
 

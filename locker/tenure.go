@@ -175,9 +175,9 @@ func (t *tenure) mayArm(within, ttl time.Duration) {
 
 // request makes one request about the tenure, within the given time.
 func (t *tenure) request(ctx context.Context, c call, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, min(t.mutex.attempt, within))
-	defer cancel()
-	v, err := t.client.deployment.run(ctx, c)
+	l := t.client.keeping.take(ctx, min(t.mutex.attempt, within))
+	v, err := t.client.deployment.run(l, c)
+	l.release(err)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,99 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func leashBubble(t *testing.T, test func(t *testing.T, p *leashes, closeClient context.CancelFunc)) {
+	synctest.Test(t, func(t *testing.T) {
+		base, end := context.WithCancel(context.Background())
+		defer end()
+		test(t, &leashes{base: base}, end)
+	})
+}
+
+func TestLeashEndsAsContextsDo(t *testing.T) {
+	type key struct{}
+	caller, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "value"))
+	defer cancel()
+	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+		l := p.take(context.WithoutCancel(caller), time.Second)
+		assert.Equal(t, "value", l.Value(key{}))
+		end, ok := l.Deadline()
+		assert.True(t, ok)
+		assert.Equal(t, time.Second, time.Until(end))
+		derived, release := context.WithCancel(l)
+		defer release()
+		time.Sleep(time.Second)
+		<-l.Done()
+		assert.Equal(t, context.DeadlineExceeded, l.Err())
+		<-derived.Done()
+		assert.Equal(t, context.DeadlineExceeded, derived.Err())
+		l.release(l.Err())
+		assert.Equal(t, context.DeadlineExceeded, l.Err(), "it stays so")
+	})
+	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		l := p.take(ctx, time.Minute)
+		end, _ := l.Deadline()
+		assert.Equal(t, time.Second, time.Until(end))
+		<-l.Done()
+		assert.Equal(t, context.DeadlineExceeded, l.Err())
+		l.release(errors.New("no reply"))
+	})
+	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := p.take(ctx, time.Minute)
+		assert.NoError(t, l.Err())
+		cancel()
+		<-l.Done()
+		assert.Equal(t, context.Canceled, l.Err())
+		l.release(l.Err())
+	})
+	leashBubble(t, func(t *testing.T, p *leashes, closeClient context.CancelFunc) {
+		l := p.take(t.Context(), time.Minute)
+		closeClient()
+		<-l.Done()
+		assert.Equal(t, context.Canceled, l.Err())
+		l.release(l.Err())
+	})
+}
+
+// A leash that somebody may still heed, or that has ended, is of no more use.
+func TestLeashServesTheNextRequest(t *testing.T) {
+	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+		for name, err := range map[string]error{
+			"answered": nil,
+			"refused":  driver.NewServerError("NOPERM no"),
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			l := p.take(ctx, time.Second)
+			l.release(err)
+			cancel()
+			time.Sleep(time.Minute)
+			require.NoError(t, l.Err(), "%s: neither the caller nor the time that it had ends it now", name)
+		}
+		for name, err := range map[string]error{
+			"unknown":  errors.New("no reply"),
+			"not sent": driver.NotSent(errors.New("no connection")),
+		} {
+			l := p.take(t.Context(), time.Second)
+			l.release(err)
+			require.Error(t, l.Err(), name)
+			next := p.take(t.Context(), time.Second)
+			assert.NotSame(t, l, next, name)
+			assert.NoError(t, next.Err(), name)
+			next.release(err)
+		}
+	})
+}
