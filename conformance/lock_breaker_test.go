@@ -112,10 +112,12 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 	found := map[string]luaScript{}
 	for before, names := range map[string][]string{
 		base:                                    {"inspect"},
-		base + mutex:                            {"renew", "attach", "unattach"},
+		base + mutex:                            {"attach", "unattach"},
+		base + mutex + read("renewals"):         {"renew"},
 		base + queue + mutex:                    {"break"},
 		base + queue + mutex + read("handover"): {"acquire", "release", "giveup"},
-		base + queue + holds:                    {"hold", "hold_renew", "hold_attach", "hold_unattach"},
+		base + queue + holds:                    {"hold", "hold_attach", "hold_unattach"},
+		base + queue + holds + read("renewals"): {"hold_renew"},
 		base + queue + holds + read("letgo"):    {"hold_release", "hold_giveup"},
 	} {
 		for _, name := range names {

@@ -165,9 +165,10 @@ var lockWatchdogCases = []testCase{
 		}
 		n := k.sent(k.prefix)
 		time.Sleep(ttl + ttl/10)
-		// A renewal each 3/10 of the TTL at most.
-		if n := k.sent(k.prefix) - n; n < leases || n > 5*leases {
-			k.Errorf("%d commands kept %d leases for a little more than one TTL; want 3 or 4 for each", n, leases)
+		// A renewal each 3/10 of the TTL at most. Where the driver tells that it is no
+		// Cluster, many share a command.
+		if n := k.sent(k.prefix) - n; n > 5*leases {
+			k.Errorf("%d commands kept %d leases for a little more than one TTL; want 5 for each at most", n, leases)
 		}
 		for _, l := range held {
 			k.valid(l, "one of many")

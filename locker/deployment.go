@@ -14,6 +14,8 @@ type deployment interface {
 	runBatch(ctx context.Context, calls []call) []driver.Result
 	// shard is the part of the deployment where key is, from 0 to shards-1.
 	shard(key string) int
+	// sharded tells that parts of the deployment may answer while others do not.
+	sharded() bool
 	// trusted is "1" where a script can tell by the count of PUBLISH that a waiter
 	// does not hear it.
 	trusted() string

@@ -40,7 +40,14 @@ func newDeployment(t *testing.T) *fakeDeployment {
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
 	f := &fakeDeployment{Miniredis: m, dial: m.Dial}
-	// So that a fault meets a script's execution, and not the NOSCRIPT before it.
+	f.load(t)
+	return f
+}
+
+// load lets the server know all scripts, so that a fault meets a script's execution, and
+// not the NOSCRIPT before it.
+func (f *fakeDeployment) load(t *testing.T) {
+	t.Helper()
 	conn, err := f.Connect(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
@@ -49,7 +56,6 @@ func newDeployment(t *testing.T) *fakeDeployment {
 		require.NoError(t, err)
 	}
 	f.reset()
-	return f
 }
 
 func allScripts() []*script {

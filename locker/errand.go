@@ -45,31 +45,31 @@ func (w *watchdog) errand(name string, c call, until time.Time, done func()) boo
 	w.mu.Unlock()
 	e := &errand{dog: w, name: name, call: c, until: until, done: done}
 	e.job.task = e
-	return !full && w.add(&e.job, time.Now())
+	return !full && w.add(&e.job, time.Now(), 0)
 }
 
-func (e *errand) due(now time.Time) need {
+func (e *errand) due(now moment) need {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.asked && !now.Before(e.until) {
+	if !e.asked && !now.at.Before(e.until) {
 		e.end()
 		return need{}
 	}
-	e.dog.move(&e.job, now.Add(time.Minute))
+	e.dog.move(&e.job, now.at.Add(time.Minute), 0)
 	if e.asked {
 		return need{} // its reply says how to go on
 	}
 	e.asked = true
-	return need{DefaultAttemptTimeout, true, e.dog.deployment.shard(e.call.key())}
+	return need{DefaultAttemptTimeout, true, uint8(e.dog.deployment.shard(e.call.key()))}
 }
 
-func (e *errand) begin(time.Time, time.Duration) (call, bool) { return e.call, true }
+func (e *errand) begin(moment, time.Duration) (call, bool) { return e.call, true }
 
-func (e *errand) reply(_ moment, _ driver.Value, err error) {
+func (e *errand) reply(_, now moment, _ driver.Value, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	next := time.Now().Add(min(10*time.Millisecond<<min(e.tries, 10), errandPause))
-	if limit := time.Now().Add(minorityTime); mostDone(err) && limit.Before(e.until) {
+	next := now.at.Add(min(10*time.Millisecond<<min(e.tries, 10), errandPause))
+	if limit := now.at.Add(minorityTime); mostDone(err) && limit.Before(e.until) {
 		e.until = limit
 	}
 	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrClosed) || next.After(e.until) {
@@ -78,11 +78,11 @@ func (e *errand) reply(_ moment, _ driver.Value, err error) {
 	}
 	e.asked = false
 	e.tries++
-	e.dog.move(&e.job, next)
+	e.dog.move(&e.job, next, 0)
 }
 
 func (e *errand) end() {
-	e.dog.move(&e.job, time.Time{})
+	e.dog.move(&e.job, time.Time{}, 0)
 	e.dog.mu.Lock()
 	e.dog.underway--
 	e.dog.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 type need struct {
 	patience time.Duration // how long its reply may take
 	slow     bool          // it failed before, or nobody waits for it
-	shard    int           // the part of the deployment that it is for
+	shard    uint8         // the part of the deployment that it is for
 }
 
 // shards is into how many ranges of slots a Cluster is divided: so many that most
@@ -21,7 +21,10 @@ const shards = 64
 
 // A kind tells which requests may share a batch, because the batch ends for all at
 // once: those with about the same patience for the same part of the deployment.
-type kind struct{ patience, shard int }
+type kind struct {
+	patience int
+	shard    uint8
+}
 
 func (n need) kind() kind {
 	return kind{bits.Len64(uint64(n.patience / (20 * time.Millisecond))), n.shard}
@@ -41,37 +44,69 @@ const (
 	slowLane
 )
 
-// maxSenders bounds the batches in flight in each lane.
-var maxSenders = [2]int{promptLane: 16, slowLane: 8}
+// maxSenders bounds the batches in flight in each lane. A deployment that answers or
+// hangs as a whole is not faster for more than a few, so that there a batch is larger
+// instead where senders do not keep up.
+var maxSenders = map[bool][2]int{true: {promptLane: 16, slowLane: 8}, false: {promptLane: 4, slowLane: 4}}
 
-func (w *watchdog) queue(j *job) {
+// maxBatch is how many jobs share a request at most.
+func (w *watchdog) maxBatch() int {
+	if w.deployment.sharded() {
+		return batchSize
+	}
+	return 4 * batchSize
+}
+
+// fill is how many are given to the lanes at once if some may be early. Where many jobs
+// share a script call, two of these are worth a request. The server serves nobody else
+// in between if they come together, so that it should not be more.
+func (w *watchdog) fill() int {
+	if w.deployment.sharded() {
+		return batchSize
+	}
+	return 4 * batchSize
+}
+
+// queue gives jobs to the senders.
+func (w *watchdog) queue(jobs []*job) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return
 	}
-	i := promptLane
-	if j.need.slow || w.suspect[j.need.shard] {
-		i = slowLane
+	for _, j := range jobs {
+		i := promptLane
+		if j.need.slow || w.suspect[j.need.shard] {
+			i = slowLane
+		}
+		w.lanes[i].jobs = append(w.lanes[i].jobs, j)
 	}
-	l := &w.lanes[i]
-	l.jobs = append(l.jobs, j)
-	if l.senders < maxSenders[i] {
-		l.senders++
-		w.wg.Go(func() { w.serve(l) })
+	for i := range w.lanes {
+		w.staff(i)
 	}
 }
 
-// serve makes requests until none is wanted.
-func (w *watchdog) serve(l *lane) {
+// staff gives a lane that has jobs one more sender, if it may have more. It needs w.mu.
+func (w *watchdog) staff(i int) {
+	if l := &w.lanes[i]; len(l.jobs) > 0 && l.senders < maxSenders[w.deployment.sharded()][i] {
+		l.senders++
+		w.wg.Go(func() { w.serve(i) })
+	}
+}
+
+// serve makes requests until none is wanted. What it leaves in the lane is for another
+// sender to begin with at once: the batch may hang.
+func (w *watchdog) serve(i int) {
+	l := &w.lanes[i]
 	for {
 		w.mu.Lock()
-		batch := l.take()
+		batch := l.take(w.maxBatch())
 		if len(batch) == 0 || w.closed {
 			l.senders--
 			w.mu.Unlock()
 			return
 		}
+		w.staff(i)
 		w.mu.Unlock()
 		w.send(batch)
 	}
@@ -79,16 +114,15 @@ func (w *watchdog) serve(l *lane) {
 
 // take removes the jobs of the next batch: the first, and those of its kind not
 // far behind it.
-func (l *lane) take() []*job {
-	const window = 4 * batchSize
+func (l *lane) take(most int) []*job {
 	if len(l.jobs) == 0 {
 		return nil
 	}
 	kind := l.jobs[0].need.kind()
-	var batch, left []*job
-	n := min(len(l.jobs), window)
+	n := min(len(l.jobs), 4*most)
+	batch, left := make([]*job, 0, min(n, most)), []*job(nil)
 	for _, j := range l.jobs[:n] {
-		if len(batch) < batchSize && j.need.kind() == kind {
+		if len(batch) < most && j.need.kind() == kind {
 			batch = append(batch, j)
 		} else {
 			left = append(left, j)
@@ -106,7 +140,7 @@ func (l *lane) take() []*job {
 }
 
 func (w *watchdog) send(batch []*job) {
-	patience := batch[0].need.patience
+	patience, shard := batch[0].need.patience, batch[0].need.shard
 	for _, j := range batch {
 		patience = min(patience, j.need.patience)
 	}
@@ -114,7 +148,7 @@ func (w *watchdog) send(batch []*job) {
 	calls := make([]call, 0, len(batch))
 	sent := batch[:0]
 	for _, j := range batch {
-		if c, ok := j.begin(sending.at, patience); ok {
+		if c, ok := j.begin(sending, patience); ok {
 			calls, sent = append(calls, c), append(sent, j)
 		}
 	}
@@ -123,12 +157,13 @@ func (w *watchdog) send(batch []*job) {
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
-	silent := true
-	for i, r := range w.deployment.runBatch(ctx, calls) {
+	results := w.deployment.runBatch(ctx, calls)
+	answered, silent := now(), true
+	for i, r := range results {
 		silent = silent && r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
-		sent[i].reply(sending, r.Value, r.Err)
+		sent[i].reply(sending, answered, r.Value, r.Err)
 	}
 	w.mu.Lock()
-	w.suspect[sent[0].need.shard] = silent
+	w.suspect[shard] = silent
 	w.mu.Unlock()
 }

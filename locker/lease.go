@@ -83,11 +83,11 @@ func (l *Lease) deadline() time.Time {
 
 // overdue returns the loss if the lease's own time is over, whatever is left of the
 // tenure.
-func (l *Lease) overdue(asleep time.Duration) error {
-	if !l.limit.IsZero() && !time.Now().Before(l.limit) {
+func (l *Lease) overdue(now moment) error {
+	if !l.limit.IsZero() && !now.at.Before(l.limit) {
 		return l.tenure.loss(ErrMaxHold)
 	}
-	if !l.mutex.cfg.renew && l.own.left(asleep) <= 0 {
+	if !l.mutex.cfg.renew && l.own.leftAt(now) <= 0 {
 		return l.tenure.loss(nil)
 	}
 	return nil
@@ -153,7 +153,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 			return fmt.Errorf("locker: extend %q: %w", l.Name(), errors.Join(append([]error{context.Cause(ctx)}, failures...)...))
 		}
 		t.mu.Lock()
-		t.mayArm(t.mutex.attempt, ttl)
+		t.mayArm(time.Now().Add(t.mutex.attempt), ttl)
 		t.mu.Unlock()
 		sent := now()
 		err := t.request(ctx, t.renewCall(ttl), t.mutex.attempt)
@@ -189,7 +189,7 @@ func (l *Lease) extended(sent moment, ttl time.Duration) error {
 	// The watchdog looks at the time it had planned, and finds the new deadline.
 	t.armed(sent, ttl)
 	if !l.mutex.cfg.renew {
-		l.own = l.own.later(newTerm(sent, ttl), sent.asleep)
+		l.own = l.own.later(newTerm(sent, ttl), moment{time.Now(), sent.asleep})
 	}
 	return nil
 }

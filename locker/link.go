@@ -25,6 +25,7 @@ type link struct {
 	described atomic.Bool // the deployment has told what it is
 	counts    atomic.Bool // PUBLISH counts all receivers
 	cluster   atomic.Bool // keys lie on several nodes
+	apart     atomic.Bool // calls about several locks are refused
 }
 
 // A connection is a Conn with what its commands share, one for each part of the
@@ -121,6 +122,8 @@ func (l *link) shard(key string) int {
 	}
 	return driver.Slot(key) * shards / driver.Slots
 }
+
+func (l *link) sharded() bool { return l.cluster.Load() }
 
 // trusted is "1" where a script can tell by the count of PUBLISH that a waiter no
 // longer listens. In a Cluster the count is that of one node.

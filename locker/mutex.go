@@ -10,16 +10,17 @@ import (
 // the [Lease]'s. It is immutable and may be kept, shared and used from any number of
 // goroutines, or made anew for each use.
 type Mutex struct {
+	// What every renewal needs lies together.
 	client  *Client
-	name    string
-	mode    mode
-	cfg     lockConfig
-	keys    keys
+	cfg     *lockConfig // the client's own where no option was given
 	ttl     time.Duration
 	px      string        // the same in ms
-	tail    string        // "<label>|<metadata>" of the record
 	attempt time.Duration // how long one request may take
-	problem error         // why it cannot be locked, from its name or options
+	keys    keys
+	mode    mode
+	name    string
+	tail    string // "<label>|<metadata>" of the record
+	problem error  // why it cannot be locked, from its name or options
 }
 
 // Mutex returns the lock with the given name. Options set here come before those
@@ -29,20 +30,35 @@ type Mutex struct {
 // The name, after the client's [Prefix], is the server's key. It may hold any bytes,
 // braces included; with the prefix it has from 1 to 1024 of them.
 func (c *Client) Mutex(name string, opts ...Option) *Mutex {
-	m := &Mutex{client: c, name: name, cfg: c.cfg.lock}
+	if len(opts) == 0 {
+		m := &Mutex{client: c, name: name, cfg: &c.cfg.lock}
+		return m.finish()
+	}
+	m := c.mutexOfItsOwn(name, &c.cfg.lock)
 	for _, o := range opts {
 		if o == nil {
 			m.cfg.reject("a nil Option; leave it out")
 			continue
 		}
-		o.applyLock(&m.cfg)
+		o.applyLock(m.cfg)
 	}
 	return m.finish()
 }
 
+// mutexOfItsOwn returns a Mutex with a copy of cfg, for changes.
+func (c *Client) mutexOfItsOwn(name string, cfg *lockConfig) *Mutex {
+	both := &struct {
+		mutex Mutex
+		cfg   lockConfig
+	}{cfg: *cfg}
+	m := &both.mutex
+	m.client, m.name, m.cfg = c, name, &both.cfg
+	return m
+}
+
 // as returns the same lock in another mode.
 func (m *Mutex) as(to mode) *Mutex {
-	other := &Mutex{client: m.client, name: m.name, cfg: m.cfg}
+	other := m.client.mutexOfItsOwn(m.name, m.cfg)
 	other.cfg.mode = to
 	return other.finish()
 }

@@ -127,6 +127,8 @@ func (q *quorum) checkTTL(ttl time.Duration) error {
 
 func (q *quorum) shard(string) int { return 0 }
 
+func (q *quorum) sharded() bool { return true }
+
 // trusted is not asked where nobody is granted a lock by another's script.
 func (q *quorum) trusted() string { return "1" }
 

@@ -213,7 +213,7 @@ func recreated(t *testing.T, alter func(driver.Command) (driver.Command, driver.
 func TestQuorumRenewalDoesNotRecreate(t *testing.T) {
 	assert.False(t, recreated(t, unaltered, Fenced()))
 	assert.False(t, recreated(t, unaltered, Fenced(), Reentrant()))
-	m := protocolMutant{before: "if not value then\n  return 0",
-		after: "if not value then\n  redis.call('SET', KEYS[1], 'gl1|m|' .. ARGV[1] .. '|' .. (ARGV[4] or '0') .. '|' .. ARGV[2] .. '|again|', 'PX', ARGV[2])\n  return 1"}
+	m := protocolMutant{before: "if not value then\n    return 0",
+		after: "if not value then\n    redis.call('SET', record, 'gl1|m|' .. id .. '|' .. (agreed ~= '' and agreed or '0') .. '|' .. digits(ttl) .. '|again|', 'PX', ttl)\n    return 1"}
 	assert.True(t, recreated(t, m.alter(t), Fenced()), "the test finds it out")
 }

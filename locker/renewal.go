@@ -8,11 +8,20 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// renewalTime is a third of the TTL after the request that armed it, spread over
-// the last tenth of that, so that leases taken together are not renewed together.
+// renewalTime is a third of the TTL after the request that armed it, less up to a tenth
+// of that at random, so that leases that are renewed together drift apart.
 func renewalTime(sent time.Time, ttl time.Duration) time.Time {
 	return sent.Add(time.Duration(float64(ttl) / 3 * (1 - rand.Float64()/10)))
 }
+
+// firstRenewalTime is for a lease that has just been taken, maybe at once with very many
+// others: that takes as much as half off, so that they are spread from the beginning.
+func firstRenewalTime(sent time.Time, ttl time.Duration) time.Time {
+	return sent.Add(time.Duration(float64(ttl) / 3 * (1 - rand.Float64()/2)))
+}
+
+// renewalSlack is how much sooner a renewal may be made, together with others.
+func renewalSlack(ttl time.Duration) time.Duration { return min(ttl/100, time.Second) }
 
 // retryPause is how long a failed request waits for the next try.
 func retryPause(ttl time.Duration) time.Duration {
@@ -33,38 +42,42 @@ func (t *tenure) renewalTTL() time.Duration {
 }
 
 // due implements task: the time of a renewal, or of an end, has come.
-func (t *tenure) due(now time.Time) (renewal need) {
+func (t *tenure) due(now moment) (renewal need) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.check(suspended.recent())
-	if t.renewalTTL() > 0 && !t.renewAt.IsZero() && !now.Before(t.renewAt) {
+	t.checkAt(now)
+	if ttl := t.renewalTTL(); ttl > 0 && !t.renewAt.IsZero() && t.renewAt.Sub(now.at) <= renewalSlack(ttl) {
 		t.renewAt = time.Time{}
 		// Half of what is left, so that a reply that is lost can be made up for.
-		patience := min(t.mutex.attempt, t.lastDeadline().Sub(now)/2)
-		renewal = need{max(patience, 20*time.Millisecond), t.lastErr != nil, t.client.deployment.shard(t.mutex.keys.record)}
+		patience := min(t.mutex.attempt, t.lastDeadline().Sub(now.at)/2)
+		renewal = need{max(patience, 20*time.Millisecond), t.lastErr != nil, uint8(t.client.deployment.shard(t.mutex.keys.record))}
 	}
 	t.plan()
 	return renewal
 }
 
 // plan tells the watchdog when to look at the tenure again. It needs t.mu.
-func (t *tenure) plan() { t.client.dog.move(&t.job, t.next()) }
+func (t *tenure) plan() {
+	at, early := t.next()
+	t.client.dog.move(&t.job, at, early)
+}
 
-// next is when that is, zero once the tenure is over. It needs t.mu.
-func (t *tenure) next() time.Time {
+// next is when that is, zero once the tenure is over, and how much sooner it may be. It
+// needs t.mu.
+func (t *tenure) next() (at time.Time, early time.Duration) {
 	if t.held == nil {
-		return time.Time{}
+		return time.Time{}, 0
 	}
-	at := t.term.deadline
+	at = t.term.deadline
 	for l := t.held; l != nil; l = l.next {
 		if end := l.deadline(); end.Before(at) {
 			at = end
 		}
 	}
-	if t.renewalTTL() > 0 && !t.renewAt.IsZero() && t.renewAt.Before(at) {
-		at = t.renewAt
+	if ttl := t.renewalTTL(); ttl > 0 && !t.renewAt.IsZero() && t.renewAt.Before(at) {
+		return t.renewAt, renewalSlack(ttl)
 	}
-	return at
+	return at, 0
 }
 
 // lastDeadline is when the last handle ends unless the tenure is renewed. It needs t.mu.
@@ -79,18 +92,27 @@ func (t *tenure) lastDeadline() time.Time {
 }
 
 // begin implements task.
-func (t *tenure) begin(now time.Time, patience time.Duration) (call, bool) {
+func (t *tenure) begin(now moment, patience time.Duration) (call, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.check(suspended.recent())
+	t.checkAt(now)
 	ttl := t.renewalTTL()
 	if ttl == 0 {
-		t.renewAt = now // for a handle that wants it again
+		t.renewAt = now.at // for a handle that wants it again
 		return call{}, false
 	}
-	t.renewal, t.asked = make(chan struct{}), ttl
-	t.mayArm(patience, ttl)
+	t.renewing, t.asked = true, ttl
+	t.mayArm(now.at.Add(patience), ttl)
 	return t.renewCall(ttl), true
+}
+
+// awaitable is closed when the renewal in flight ends; it is nil if there is none. It
+// needs t.mu.
+func (t *tenure) awaitable() <-chan struct{} {
+	if t.renewing && t.renewed == nil {
+		t.renewed = make(chan struct{})
+	}
+	return t.renewed
 }
 
 func (t *tenure) renewCall(ttl time.Duration) call {
@@ -103,25 +125,28 @@ func (t *tenure) renewCall(ttl time.Duration) call {
 
 // reply implements task. An error is no loss: the renewal is tried again until the
 // deadline.
-func (t *tenure) reply(sent moment, v driver.Value, err error) {
+func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	close(t.renewal)
-	t.renewal = nil
+	t.renewing = false
+	if t.renewed != nil {
+		close(t.renewed)
+		t.renewed = nil
+	}
 	if err == nil {
 		err = heldReply(v)
 	}
 	switch {
 	case t.held == nil:
 	case err == nil:
-		t.armed(sent, t.asked)
+		t.armedBy(now, sent, t.asked)
 		t.renewAt = renewalTime(sent.at, t.asked)
 	case errors.Is(err, ErrNotHeld):
 		t.lose(err)
 	default:
 		t.lastErr = err
-		t.renewAt = time.Now().Add(retryPause(t.asked))
+		t.renewAt = now.at.Add(retryPause(t.asked))
 	}
-	t.check(suspended.recent())
+	t.checkAt(now)
 	t.plan()
 }

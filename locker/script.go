@@ -26,6 +26,8 @@ var (
 	luaAcquireFree string
 	//go:embed lua/acquire.lua
 	luaAcquire string
+	//go:embed lua/renewals.lua
+	luaRenewals string
 	//go:embed lua/renew.lua
 	luaRenew string
 	//go:embed lua/release_held.lua
@@ -78,7 +80,7 @@ type family struct {
 var (
 	mutexFamily = family{
 		acquire:  newScript(luaAcquireFree, luaBase, luaQueue, luaMutex, luaHandOver, luaAcquire),
-		renew:    newScript(luaBase, luaMutex, luaRenew).decidedBy(heldVerdict),
+		renew:    newScript(luaBase, luaMutex, luaRenewals, luaRenew).decidedBy(heldVerdict).bundled(64),
 		release:  newScript(luaReleaseHeld, luaBase, luaQueue, luaMutex, luaHandOver, luaRelease).decidedBy(heldVerdict),
 		giveUp:   newScript(luaBase, luaQueue, luaMutex, luaHandOver, luaGiveUp),
 		attach:   newScript(luaBase, luaMutex, luaAttach),
@@ -87,7 +89,7 @@ var (
 	}
 	holdFamily = family{
 		acquire:  newScript(luaBase, luaQueue, luaHolds, luaHold),
-		renew:    newScript(luaBase, luaQueue, luaHolds, luaHoldRenew).decidedBy(heldVerdict),
+		renew:    newScript(luaBase, luaQueue, luaHolds, luaRenewals, luaHoldRenew).decidedBy(heldVerdict).bundled(32),
 		release:  newScript(luaBase, luaQueue, luaHolds, luaLetGo, luaHoldRelease).decidedBy(heldVerdict),
 		giveUp:   newScript(luaBase, luaQueue, luaHolds, luaLetGo, luaHoldGiveUp),
 		attach:   newScript(luaBase, luaQueue, luaHolds, luaHoldAttach),
@@ -105,6 +107,7 @@ type script struct {
 	sha    string
 
 	verdict verdict // how the nodes of a quorum decide
+	most    int     // how many calls of it may be made as one; see [bundle]
 }
 
 func newScript(parts ...string) *script {
@@ -118,6 +121,11 @@ func (s *script) decidedBy(v verdict) *script {
 	return s
 }
 
+func (s *script) bundled(most int) *script {
+	s.most = most
+	return s
+}
+
 // A call is a script with its keys and arguments.
 type call struct {
 	script  *script
@@ -125,10 +133,10 @@ type call struct {
 	clear   nodeSet        // the nodes of a quorum that it does not concern
 }
 
-func (s *script) call(keys, args []string) call {
-	all := make([]string, 0, firstKey+len(keys)+len(args))
+func (s *script) call(keys, args []string, more ...string) call {
+	all := make([]string, 0, firstKey+len(keys)+len(args)+len(more))
 	all = append(all, "EVALSHA", s.sha, strconv.Itoa(len(keys)))
-	all = append(append(all, keys...), args...)
+	all = append(append(append(all, keys...), args...), more...)
 	return call{script: s, evalsha: driver.Command{Args: all, FirstKey: firstKey, NumKeys: len(keys)}}
 }
 
@@ -137,6 +145,10 @@ const firstKey = 3
 
 // key is the first one, the lock's record.
 func (c call) key() string { return c.evalsha.Args[firstKey] }
+
+func (c call) keys() []string { return c.evalsha.Keys() }
+
+func (c call) args() []string { return c.evalsha.Args[firstKey+c.evalsha.NumKeys:] }
 
 // eval carries the source, for a server that does not know the script: it is new,
 // was restarted, failed over or had SCRIPT FLUSH.
@@ -170,12 +182,8 @@ func commands(calls []call) []driver.Command {
 	return cmds
 }
 
-// runBatch executes scripts together. Results are in the order of calls.
-func (l *link) runBatch(ctx context.Context, calls []call) []driver.Result {
-	return l.runCommands(ctx, calls, commands(calls))
-}
-
-// runCommands is runBatch where the commands of the calls have been made already.
+// runCommands executes the calls, of which commands have been made already, together.
+// Results are in the order of calls.
 func (l *link) runCommands(ctx context.Context, calls []call, cmds []driver.Command) []driver.Result {
 	results := l.doBatch(ctx, cmds)
 	var again []int

@@ -208,11 +208,15 @@ func fenceCall(r *request, token Token) call {
 // renewCall lengthens a lease. agreed is the token that the nodes of a quorum agreed
 // on, or 0.
 func renewCall(m *Mutex, id string, ttl time.Duration, fenced bool, agreed Token) call {
-	args := []string{id, millis(ttl), keepFence(fenced, ttl)}
+	token := ""
 	if agreed != 0 {
-		args = append(args, agreed.String())
+		token = agreed.String()
 	}
-	return m.mode.family().renew.call([]string{m.keys.record, m.keys.fence}, args)
+	keys := []string{m.keys.record, m.keys.fence}
+	if !fenced {
+		keys = keys[:1]
+	}
+	return m.mode.family().renew.call(keys, []string{id, millis(ttl), keepFence(fenced, ttl), token})
 }
 
 // releaseCall ends a lease. Its id is remembered for so long, where a request that

@@ -37,8 +37,9 @@ type tenure struct {
 	renewAt time.Time // zero while a renewal is asked for
 	lastErr error     // of the last renewal, if it failed
 
-	renewal chan struct{} // closed when the renewal in flight ends; nil if none is
-	asked   time.Duration // the TTL that the renewal in flight asks for
+	renewing bool          // a renewal is in flight
+	renewed  chan struct{} // closed when it ends, if somebody waits for that
+	asked    time.Duration // the TTL that it asks for
 
 	releasing chan struct{} // closed when the release in progress ends; nil if none is
 	// outcome is what Unlock of any handle says. Before the release it is the
@@ -74,8 +75,8 @@ func newLease(m *Mutex, g grant) *Lease {
 	t.job.task = t
 	t.admit(l, m, g.sent, g.ttl)
 	t.armed(g.sent, g.ttl)
-	t.mayArm(0, m.ttl) // its requests asked for as much
-	t.renewAt = renewalTime(g.sent.at, g.ttl)
+	t.mayArm(time.Now(), m.ttl) // its requests asked for as much
+	t.renewAt = firstRenewalTime(g.sent.at, g.ttl)
 	return l
 }
 
@@ -84,7 +85,8 @@ func newLease(m *Mutex, g grant) *Lease {
 func (t *tenure) watch(apart bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.client.dog.add(&t.job, t.next()) {
+	at, early := t.next()
+	if !t.client.dog.add(&t.job, at, early) {
 		return false
 	}
 	if !apart {
@@ -107,9 +109,11 @@ func (t *tenure) admit(l *Lease, m *Mutex, from moment, ttl time.Duration) {
 }
 
 // check ends what is over by time: the tenure, or some of its handles. It needs t.mu.
-func (t *tenure) check(asleep time.Duration) {
-	t.end(func(l *Lease) error { return l.overdue(asleep) })
-	if t.term.left(asleep) <= 0 {
+func (t *tenure) check(asleep time.Duration) { t.checkAt(moment{time.Now(), asleep}) }
+
+func (t *tenure) checkAt(now moment) {
+	t.end(func(l *Lease) error { return l.overdue(now) })
+	if t.term.leftAt(now) <= 0 {
 		t.lose(nil)
 	}
 }
@@ -151,24 +155,25 @@ func (t *tenure) end(cause func(*Lease) error) {
 
 // armed moves the deadline after a request that armed ttl was answered. It never
 // moves back. It needs t.mu.
-func (t *tenure) armed(sent moment, ttl time.Duration) {
-	t.term = t.term.later(newTerm(sent, ttl), sent.asleep)
-	t.mayArm(0, ttl)
+func (t *tenure) armed(sent moment, ttl time.Duration) { t.armedBy(now(), sent, ttl) }
+
+func (t *tenure) armedBy(now, sent moment, ttl time.Duration) {
+	t.term = t.term.later(newTerm(sent, ttl), moment{now.at, sent.asleep})
+	t.mayArm(now.at, ttl)
 	t.lastErr = nil
 }
 
 // later returns the one of two terms that has more left.
-func (t term) later(other term, asleep time.Duration) term {
-	if other.left(asleep) > t.left(asleep) {
+func (t term) later(other term, now moment) term {
+	if other.leftAt(now) > t.leftAt(now) {
 		return other
 	}
 	return t
 }
 
-// mayArm notes that a request may arm ttl on the server within the given time. It
-// needs t.mu.
-func (t *tenure) mayArm(within, ttl time.Duration) {
-	if lapse := time.Now().Add(within + ttl); lapse.After(t.lapse) {
+// mayArm notes that a request may arm ttl on the server until then. It needs t.mu.
+func (t *tenure) mayArm(then time.Time, ttl time.Duration) {
+	if lapse := then.Add(ttl); lapse.After(t.lapse) {
 		t.lapse = lapse
 	}
 }

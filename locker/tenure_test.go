@@ -100,7 +100,7 @@ func TestRenewalGoesOnAfterOneThatWasNotWanted(t *testing.T) {
 		first.tenure.renewAt = time.Time{} // as due leaves it
 		first.tenure.mu.Unlock()
 		require.NoError(t, first.Unlock(t.Context()))
-		_, ok := first.tenure.begin(time.Now(), time.Second)
+		_, ok := first.tenure.begin(now(), time.Second)
 		require.False(t, ok)
 		last := mustReenter(t, c, TTL(10*time.Second))
 		time.Sleep(time.Minute)

@@ -48,10 +48,14 @@ func newTerm(sent moment, ttl time.Duration) term {
 // left is how much of the term remains, by the monotonic clock and by the time
 // that the machine has been suspended, which that clock does not know of.
 func (t term) left(asleep time.Duration) time.Duration {
-	left := time.Until(t.deadline)
+	return t.leftAt(moment{time.Now(), asleep})
+}
+
+func (t term) leftAt(now moment) time.Duration {
+	left := t.deadline.Sub(now.at)
 	// What is over already stays so; of the zero term there is too little left to
 	// take anything away.
-	if slept := asleep - t.asleep; slept > suspendedNoise && left > 0 {
+	if slept := now.asleep - t.asleep; slept > suspendedNoise && left > 0 {
 		left -= slept
 	}
 	return left

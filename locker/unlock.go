@@ -96,7 +96,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease) (begun bool, err er
 				return false, t.outcome
 			}
 			t.releasing = make(chan struct{})
-			renewal := t.renewal
+			renewal := t.awaitable()
 			t.mu.Unlock()
 			t.client.dog.remove(&t.job)
 			if renewal != nil {

@@ -1,9 +1,7 @@
 package locker
 
 import (
-	"container/heap"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,10 +21,12 @@ type watchdog struct {
 	stop       context.CancelFunc
 	wg         sync.WaitGroup
 
+	epoch time.Time
+
 	mu      sync.Mutex
-	jobs    jobHeap
+	jobs    agenda
 	wake    chan struct{} // the earliest time has changed
-	alarm   time.Time     // when the watching goroutine will look next; zero while it looks
+	alarm   time.Duration // when the watching goroutine will look next, since epoch; 0 while it looks
 	running bool
 	closed  bool
 	lanes   [2]lane
@@ -38,10 +38,11 @@ type watchdog struct {
 // A job is a request that is made again and again at its own times.
 type job struct {
 	task
-	at    time.Time
-	index int // in the heap, -1 outside
-	over  bool
-	need  need // while it waits for a sender
+	at             time.Duration // since the watchdog's epoch
+	before, behind *job          // on its shelf of the agenda
+	place          int32         // in the agenda's heap, from 1, or where it is else
+	early          uint32        // how much sooner it may be looked at, µs
+	need           need          // while it waits for a sender
 }
 
 // A task is what a job is about. None of its methods may block. due and reply say
@@ -50,29 +51,29 @@ type job struct {
 type task interface {
 	// due is called when the job's time has come. It says what request is to
 	// be made, if any.
-	due(now time.Time) need
+	due(now moment) need
 	// begin is called when the request is about to be sent. It gives the call,
 	// for which it is given patience to be answered; ok is false if it is not
 	// wanted any more.
-	begin(now time.Time, patience time.Duration) (c call, ok bool)
-	// reply gives the outcome of the request sent at sent.
-	reply(sent moment, v driver.Value, err error)
+	begin(now moment, patience time.Duration) (c call, ok bool)
+	// reply gives the outcome, which is known now, of the request sent at sent.
+	reply(sent, now moment, v driver.Value, err error)
 }
 
 func newWatchdog(d deployment) *watchdog {
 	ctx, stop := context.WithCancel(context.Background())
-	return &watchdog{deployment: d, ctx: ctx, stop: stop, wake: make(chan struct{}, 1)}
+	return &watchdog{deployment: d, ctx: ctx, stop: stop, epoch: time.Now(), wake: make(chan struct{}, 1)}
 }
 
-// add puts a job in. It returns false if the watchdog is closed.
-func (w *watchdog) add(j *job, at time.Time) bool {
+// add puts a job in, to be looked at for the first time at at, or early before it. It
+// returns false if the watchdog is closed.
+func (w *watchdog) add(j *job, at time.Time, early time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return false
 	}
-	j.index = -1
-	w.put(j, at)
+	w.put(j, at, early)
 	if !w.running {
 		w.running = true
 		w.wg.Go(w.watch)
@@ -84,38 +85,36 @@ func (w *watchdog) add(j *job, at time.Time) bool {
 func (w *watchdog) remove(j *job) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	j.over = true
-	if j.index >= 0 {
-		heap.Remove(&w.jobs, j.index)
-	}
+	w.end(j)
 }
 
-// move looks at the job at another time; a zero time ends it.
-func (w *watchdog) move(j *job, at time.Time) {
+func (w *watchdog) end(j *job) {
+	w.jobs.remove(j)
+	j.place = over
+}
+
+// move looks at the job at another time, or early before it, if others are looked at
+// then; a zero time ends it.
+func (w *watchdog) move(j *job, at time.Time, early time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.put(j, at)
+	w.put(j, at, early)
 }
 
 // put files j under its next time; a zero time ends it. It needs w.mu.
-func (w *watchdog) put(j *job, at time.Time) {
+func (w *watchdog) put(j *job, at time.Time, early time.Duration) {
 	switch {
-	case j.over:
+	case j.place == over:
 		return
 	case at.IsZero():
-		j.over = true
-		if j.index >= 0 {
-			heap.Remove(&w.jobs, j.index)
-		}
+		w.end(j)
 		return
 	}
-	j.at = at
-	if j.index >= 0 {
-		heap.Fix(&w.jobs, j.index)
-	} else {
-		heap.Push(&w.jobs, j)
-	}
-	if !w.alarm.IsZero() && at.Before(w.alarm) {
+	since := at.Sub(w.epoch)
+	j.early = uint32(early.Microseconds())
+	w.jobs.put(j, since)
+	if since < w.alarm {
+		w.alarm = 0 // it is on its way
 		select {
 		case w.wake <- struct{}{}:
 		default:
@@ -123,26 +122,33 @@ func (w *watchdog) put(j *job, at time.Time) {
 	}
 }
 
-// idleAlarm is when the goroutine looks again if there is nothing to watch.
-const idleAlarm = time.Hour
+const (
+	// idleAlarm is when the goroutine looks again if there is nothing to watch.
+	idleAlarm = time.Hour
+	// maxDue bounds how many jobs are looked at before it is looked whether another has
+	// become due, so that however many are due at once, the end of a lease is in time.
+	maxDue = 16 * batchSize
+)
 
 func (w *watchdog) watch() {
 	timer := time.NewTimer(idleAlarm)
 	defer timer.Stop()
-	var due []*job
+	due, wanted := make([]*job, 0, 2*batchSize), make([]*job, 0, 2*batchSize)
 	for {
 		due = w.takeDue(due[:0])
 		if len(due) > 0 {
-			w.fire(due)
+			wanted = fire(due, wanted[:0])
+			w.queue(wanted)
 			continue
 		}
 		w.mu.Lock()
-		w.alarm = time.Now().Add(idleAlarm)
-		if len(w.jobs) > 0 {
-			w.alarm = w.jobs[0].at
+		at := time.Since(w.epoch) + idleAlarm
+		if j := w.jobs.first(); j != nil {
+			at = j.at
 		}
-		timer.Reset(time.Until(w.alarm))
+		w.alarm = max(at, 1)
 		w.mu.Unlock()
+		timer.Reset(at - time.Since(w.epoch))
 		select {
 		case <-timer.C:
 		case <-w.wake:
@@ -152,25 +158,38 @@ func (w *watchdog) watch() {
 	}
 }
 
+// takeDue takes out the jobs whose time has come. To these it adds some whose time will
+// come soon, as many as find room in the request that is made anyway: then no goroutine
+// has to be woken for each of many jobs.
 func (w *watchdog) takeDue(due []*job) []*job {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.alarm = time.Time{}
-	now := time.Now()
-	for len(w.jobs) > 0 && !w.jobs[0].at.After(now) {
-		due = append(due, heap.Pop(&w.jobs).(*job))
+	w.alarm = 0
+	now, fill := time.Since(w.epoch), w.fill()
+	for len(due) < maxDue {
+		j := w.jobs.first()
+		if j == nil || j.at > now && (len(due)%fill == 0 || j.at-time.Duration(j.early)*time.Microsecond > now) {
+			break
+		}
+		w.jobs.remove(j)
+		due = append(due, j)
+	}
+	if len(due) == 0 {
+		w.jobs.passed(now)
 	}
 	return due
 }
 
-func (w *watchdog) fire(due []*job) {
-	now := time.Now()
+// fire tells the jobs that their time has come, and appends those that want a request.
+func fire(due, wanted []*job) []*job {
+	now := now()
 	for _, j := range due {
 		if need := j.due(now); need.patience > 0 {
 			j.need = need
-			w.queue(j)
+			wanted = append(wanted, j)
 		}
 	}
+	return wanted
 }
 
 // close ends everything and returns the jobs that were not over.
@@ -182,36 +201,9 @@ func (w *watchdog) close() []*job {
 	w.wg.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	jobs := slices.Clone(w.jobs)
-	w.jobs = nil
+	jobs := w.jobs.clear()
 	for _, j := range jobs {
-		j.over, j.index = true, -1
+		j.place = over
 	}
 	return jobs
-}
-
-// A jobHeap has the job with the earliest time first.
-type jobHeap []*job
-
-func (h jobHeap) Len() int           { return len(h) }
-func (h jobHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h jobHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push and Pop are called by package heap only.
-func (h *jobHeap) Push(x any) {
-	j := x.(*job)
-	j.index = len(*h)
-	*h = append(*h, j)
-}
-
-func (h *jobHeap) Pop() any {
-	old := *h
-	j := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	j.index = -1
-	return j
 }

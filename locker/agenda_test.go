@@ -1,0 +1,65 @@
+package locker
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An agenda gives jobs in the order of their times, however they are moved and removed.
+func TestAgenda(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		var a agenda
+		// Within a slot, on the shelves, and beyond them.
+		horizon := []int64{slotLength / 4, 20 * slotLength, 2 * shelfCount * slotLength}[seed%3]
+		var passed time.Duration
+		random := func() time.Duration { return passed + time.Duration(r.Int64N(horizon)) }
+		times := map[*job]time.Duration{}
+		var all []*job
+		for range 300 {
+			switch j := (&job{place: outside}); {
+			case len(all) == 0 || r.IntN(3) == 0:
+				all = append(all, j)
+				times[j] = random()
+				a.put(j, times[j])
+			case r.IntN(10) == 0:
+				first := a.first()
+				for _, at := range times {
+					require.LessOrEqual(t, first.at, at)
+				}
+				passed = max(passed, first.at-1)
+				a.passed(passed)
+			case r.IntN(3) == 0:
+				i := r.IntN(len(all))
+				j = all[i]
+				a.remove(j)
+				require.EqualValues(t, outside, j.place)
+				a.remove(j) // is out already
+				delete(times, j)
+				all = slices.Delete(all, i, i+1)
+			default:
+				j = all[r.IntN(len(all))]
+				times[j] = random()
+				a.put(j, times[j])
+			}
+		}
+		require.Equal(t, len(times), a.len())
+		want := make([]time.Duration, 0, a.len())
+		for _, at := range times {
+			want = append(want, at)
+		}
+		slices.Sort(want)
+		for _, at := range want {
+			first := a.first()
+			require.Equal(t, at, first.at)
+			require.Equal(t, at, times[first])
+			a.remove(first)
+		}
+		require.Nil(t, a.first())
+		require.Zero(t, a.len())
+	}
+}

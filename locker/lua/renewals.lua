@@ -1,0 +1,35 @@
+-- renewals
+-- Shared by the scripts that lengthen leases: each of another lock, in one request.
+--
+-- KEYS record of each lease, and behind it its fence where retention is not 0
+-- ARGV id of each lease, and then: ttl ms, retention ms of the fence or 0, the token
+--      on a node of a quorum or ""
+-- reply of a lease 1 renewed · 0 nobody holds the lock · -1 others do, or the error;
+--      several leases give a list of these, in which an error is a string: some
+--      clients give a list up that has an error in it
+local leases = #ARGV - 3
+local ttl, retention, agreed = tonumber(ARGV[leases + 1]), ARGV[leases + 2], ARGV[leases + 3]
+
+local function keep_token(fence)
+  arm(fence, tonumber(retention))
+  if agreed ~= '' then
+    raise_token(fence, retention, agreed)
+  end
+end
+
+-- What goes wrong with one lease must not keep the others from being renewed, so that
+-- renew(record, id) returns errors and raises none but those that all would meet.
+local function renew_each(renew)
+  local each, replies = #KEYS / leases, {}
+  for i = 1, leases do
+    local reply = renew(KEYS[each * (i - 1) + 1], ARGV[i])
+    if reply == 1 and retention ~= '0' then
+      keep_token(KEYS[each * i])
+    end
+    if leases == 1 then
+      return reply
+    end
+    replies[i] = failed(reply) and reply.err or reply
+  end
+  return replies
+end

@@ -1,0 +1,218 @@
+package locker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+func valid(leases []*Lease) (n int) {
+	for _, l := range leases {
+		if l.Valid() {
+			n++
+		}
+	}
+	return n
+}
+
+// A thousand leases are renewed by a request for each few dozen, each in time, whatever
+// they have in common and however they were taken.
+func TestManyLeasesFewRequests(t *testing.T) {
+	const n, ttl = 1000, 10 * time.Second
+	for name, opts := range map[string][]Option{"mutexes": nil, "fenced": {Fenced()}, "holds": {Reentrant()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				leases := holdMany(t, f.client(t, TTL(ttl)), n, opts...)
+				log := logRenewals(f, nil)
+				const rounds = 4
+				least := ttl
+				for range 100 * rounds {
+					time.Sleep(ttl / 300)
+					for _, l := range leases[:10] {
+						least = min(least, f.TTL(l.mutex.keys.record))
+					}
+				}
+				assert.GreaterOrEqual(t, least, ttl*64/100, "no renewal was late")
+				assert.Equal(t, n, valid(leases))
+				sizes := log.take()
+				renewed := 0
+				for _, size := range sizes {
+					renewed += size
+				}
+				assert.InDelta(t, n*rounds, renewed, n*rounds/10+n, "renewals of all leases")
+				assert.Less(t, len(sizes), renewed/20, "requests")
+			})
+		})
+	}
+}
+
+// TTLs that differ share the batches and not the script calls. Each is asked for its own.
+func TestRenewalsOfMixedTTLs(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		var leases []*Lease
+		ttls := []time.Duration{time.Second, 10 * time.Second, 11 * time.Second, time.Minute}
+		for i := range 200 {
+			l, err := c.Mutex(fmt.Sprint("lock", i), TTL(ttls[i%len(ttls)])).Lock(t.Context())
+			require.NoError(t, err)
+			leases = append(leases, l)
+		}
+		for range 300 {
+			time.Sleep(201 * time.Millisecond)
+			for i, l := range leases {
+				left := f.TTL(l.mutex.keys.record)
+				require.Greater(t, left, ttls[i%len(ttls)]*60/100)
+				require.LessOrEqual(t, left, ttls[i%len(ttls)])
+			}
+		}
+		assert.Equal(t, len(leases), valid(leases))
+	})
+}
+
+// A request that is not answered loses no lease. It is made again, and all are kept if
+// that succeeds before their deadline; and all end in time if none does.
+func TestManyRenewalsOfUnknownOutcome(t *testing.T) {
+	const n, ttl = 200, 10 * time.Second
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		leases := holdMany(t, f.client(t, TTL(ttl)), n)
+		var cut sync.Mutex
+		lost := false
+		f.set(func() {
+			f.after = func(_ context.Context, cmd driver.Command) error {
+				cut.Lock()
+				defer cut.Unlock()
+				if renewals(cmd) > 0 && lost {
+					return errLostReply
+				}
+				return nil
+			}
+		})
+		fail := func(yes bool) { cut.Lock(); lost = yes; cut.Unlock() }
+		time.Sleep(ttl)
+		fail(true)
+		time.Sleep(ttl / 2)
+		require.Equal(t, n, valid(leases), "nothing is known yet")
+		fail(false)
+		time.Sleep(ttl)
+		require.Equal(t, n, valid(leases), "renewed again")
+
+		fail(true)
+		time.Sleep(ttl / 2)
+		deadlines := make([]time.Time, n)
+		for i, l := range leases {
+			deadlines[i] = l.Deadline()
+			require.False(t, deadlines[i].IsZero(), "not lost before its deadline")
+		}
+		last := slices.MaxFunc(deadlines, time.Time.Compare)
+		for i, l := range leases {
+			context.AfterFunc(l.Context(), func() {
+				assert.False(t, time.Now().Before(deadlines[i]))
+				assert.False(t, time.Now().After(deadlines[i].Add(lateness(ttl))))
+			})
+		}
+		time.Sleep(time.Until(last))
+		synctest.Wait()
+		assert.Zero(t, valid(leases))
+		for _, l := range leases {
+			assert.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+			assert.NotErrorIs(t, l.Err(), ErrNotHeld, "nobody has said so")
+		}
+	})
+}
+
+// One lease of a bundle that is gone ends at once, and no other does.
+func TestOneOfManyIsLost(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutexes": nil, "holds": {Reentrant()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				leases := holdMany(t, f.client(t, TTL(10*time.Second)), 100, opts...)
+				f.Del("lock7")
+				f.Del("lock8")
+				require.NoError(t, f.Set("lock8", "foreign"))
+				time.Sleep(4 * time.Second)
+				assert.ErrorIs(t, leases[7].Err(), ErrAbsent)
+				assert.ErrorIs(t, leases[8].Err(), ErrTaken)
+				time.Sleep(time.Minute)
+				assert.Equal(t, 98, valid(leases))
+			})
+		})
+	}
+}
+
+// Leases that were taken at the same moment are not renewed at the same moment.
+func TestRenewalsAreSpread(t *testing.T) {
+	const n, ttl = 1000, 30 * time.Second
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		holdMany(t, f.client(t, TTL(ttl)), n)
+		log := logRenewals(f, nil)
+		for range 1000 {
+			time.Sleep(ttl / 300)
+			renewed := 0
+			for _, size := range log.take() {
+				renewed += size
+			}
+			require.LessOrEqual(t, renewed, n/5, "in a hundredth of the TTL")
+		}
+	})
+}
+
+// Leases on a part of a Cluster that hangs, however many, delay none elsewhere.
+func TestHungShardDelaysNoRenewal(t *testing.T) {
+	const n, ttl = 500, 10 * time.Second
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c, err := New(sharded{f}, TTL(ttl))
+		require.NoError(t, err)
+		defer c.Close()
+		good := make([]*Lease, n)
+		for i := range good {
+			good[i], err = c.Mutex(fmt.Sprint("{good}", i)).Lock(t.Context())
+			require.NoError(t, err)
+			_, err = c.Mutex(fmt.Sprint("{dead}", i)).Lock(t.Context())
+			require.NoError(t, err)
+		}
+		deadShard(f)
+		for range 300 {
+			time.Sleep(ttl / 50)
+			for _, l := range good {
+				require.Greater(t, time.Until(l.Deadline()), ttl/2)
+			}
+		}
+	})
+}
+
+// A server that hangs is not asked by ever more goroutines, and all go on when it is back.
+func TestHungServerHoldsFewGoroutines(t *testing.T) {
+	const n, ttl = 1000, 10 * time.Second
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		leases := holdMany(t, f.client(t, TTL(ttl)), n)
+		var mu sync.Mutex
+		asking, most := 0, 0
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error {
+				mu.Lock()
+				asking++
+				most = max(most, asking)
+				mu.Unlock()
+				<-ctx.Done()
+				mu.Lock()
+				asking--
+				mu.Unlock()
+				return ctx.Err()
+			}
+		})
+		time.Sleep(ttl / 2)
+		f.heal()
+		time.Sleep(3 * ttl)
+		assert.Equal(t, n, valid(leases))
+		assert.LessOrEqual(t, most, 8)
+	})
+}
