@@ -107,8 +107,8 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 		return string(b)
 	}
 	base, queue, mutex, holds := read("base"), read("queue"), read("mutex"), read("holds")
-	// What is broken is the script for all cases, so that the short road ahead of it is left out.
-	short := map[string]string{"acquire": read("acquire_free"), "release": read("release_held")}
+	// What is broken is the script for all cases, so that the short roads ahead of it are left out.
+	short := map[string]string{"acquire": read("acquire_held") + read("acquire_free"), "release": read("release_held")}
 	found := map[string]luaScript{}
 	for before, names := range map[string][]string{
 		base:                                    {"inspect"},

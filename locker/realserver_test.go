@@ -18,7 +18,7 @@ import (
 // valkey-server, and returns how to connect to it. Without one the test is skipped,
 // unless REQUIRE_REDIS is set. This module has no dependency that only this repository
 // has, so it does not use the servertest module.
-func startRedis(t *testing.T) (dial func() (net.Conn, error)) {
+func startRedis(t testing.TB) (dial func() (net.Conn, error)) {
 	t.Helper()
 	path := os.Getenv("REDIS_SERVER")
 	for _, name := range []string{"redis-server", "valkey-server"} {

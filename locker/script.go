@@ -22,6 +22,8 @@ var (
 	luaMutex string
 	//go:embed lua/handover.lua
 	luaHandOver string
+	//go:embed lua/acquire_held.lua
+	luaAcquireHeld string
 	//go:embed lua/acquire_free.lua
 	luaAcquireFree string
 	//go:embed lua/acquire.lua
@@ -79,7 +81,7 @@ type family struct {
 
 var (
 	mutexFamily = family{
-		acquire:  newScript(luaAcquireFree, luaBase, luaQueue, luaMutex, luaHandOver, luaAcquire),
+		acquire:  newScript(luaAcquireHeld, luaAcquireFree, luaBase, luaQueue, luaMutex, luaHandOver, luaAcquire),
 		renew:    newScript(luaBase, luaMutex, luaRenewals, luaRenew).decidedBy(heldVerdict).bundled(64),
 		release:  newScript(luaReleaseHeld, luaBase, luaQueue, luaMutex, luaHandOver, luaRelease).decidedBy(heldVerdict),
 		giveUp:   newScript(luaBase, luaQueue, luaMutex, luaHandOver, luaGiveUp),

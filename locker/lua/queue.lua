@@ -31,6 +31,14 @@ local function dead(e, now)
   return not e or e.expires and e.expires - now < 1
 end
 
+-- Keeps a key of the queue for as long as a reservation lasts, and longer, so that those
+-- who come after it need not.
+local function outlast(key, life)
+  if redis.call('PTTL', key) < life then
+    redis.call('PEXPIRE', key, 2 * life)
+  end
+end
+
 -- Takes a place in the queue, or keeps it for longer. want has the entry's fields;
 -- first puts it before all others. Returns its seq, and nothing where memory is
 -- short: then the waiter polls.
@@ -52,19 +60,24 @@ local function enqueue(queue, entries, reservation, life, want, first)
     end
     e = {seq = seq, passed = '0', expires = 0}
   end
-  arm(queue, life)
+  outlast(queue, life)
   local entry = table.concat({'gl1', want.channel == '' and '0' or '1', e.passed, digits(math.max(e.expires, now / 1000 + life)),
     e.seq, want.mode, want.id, want.ttl, want.retention, want.owner, want.channel, want.tail}, '|')
   if failed(redis.pcall('HSET', entries, reservation, entry)) then
     return
   end
-  arm(entries, life)
-  -- Every waiter clears away the dead around it, so that none stay for good while
-  -- the lock is held.
-  local rank = redis.call('ZRANK', queue, reservation)
-  for _, other in ipairs(redis.call('ZRANGE', queue, math.max(rank - 2, 0), rank + 2)) do
-    if dead(entry_of(entries, other), now / 1000) then
-      forget(queue, entries, other)
+  outlast(entries, life)
+  -- Who is here clears away the dead around it, and goes on while it meets any, so that
+  -- none stay for good while the lock is held.
+  local met, rounds = true, 0
+  while met and rounds < 32 do
+    met, rounds = false, rounds + 1
+    local rank = redis.call('ZRANK', queue, reservation)
+    for _, other in ipairs(redis.call('ZRANGE', queue, math.max(rank - 2, 0), rank + 2)) do
+      if dead(entry_of(entries, other), now / 1000) then
+        forget(queue, entries, other)
+        met = true
+      end
     end
   end
   return e.seq
