@@ -214,7 +214,7 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, e
 		a.scripted = true
 		g.token, g.owner, err = a.client.store.attach(ctx, &a.req, a.attachID, a.client.attaching.last(a.attachID))
 		return g, err
-	case first && !a.req.fenced && !a.req.mode.owned():
+	case first && p.reservation == "" && !a.req.fenced && !a.req.mode.owned():
 		ok, err := a.client.store.set(ctx, &a.req)
 		if ok || err != nil {
 			return g, err

@@ -30,8 +30,9 @@ type Client struct {
 	taking  leashes // of requests that take a lock: they end with the client
 	keeping leashes // of the others
 
-	attaching attaching
-	holdings  holdings
+	attaching  attaching
+	holdings   holdings
+	contention *contention
 
 	mu         sync.Mutex
 	calls      int           // in progress
@@ -105,7 +106,7 @@ func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 	c := &Client{
 		deployment: d, quorum: q, store: s, dog: newWatchdog(d), hub: newHub(d.links()), cfg: cfg,
 		tail: cfg.label + "|" + cfg.lock.metadata, px: millis(cfg.lock.ttl),
-		closed: make(chan struct{}),
+		contention: newContention(), closed: make(chan struct{}),
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.taking.base, c.keeping.base = c.ctx, context.Background()

@@ -127,6 +127,11 @@ func (h *hub) listens() bool {
 
 // ready waits a little until it is known whether messages arrive, and tells.
 func (h *hub) ready(ctx context.Context) bool {
+	select {
+	case <-h.settled:
+		return h.listens()
+	default:
+	}
 	timer := time.NewTimer(settleTime)
 	defer timer.Stop()
 	select {

@@ -31,6 +31,9 @@ type standing struct {
 // wait tries until the lock is had or it is time to stop.
 func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 	a.brief = a.mutex.cfg.retry == nil
+	if a.brief && a.client.quorum == nil && a.client.contention.likely(a.req.keys.record, a.begun) {
+		a.listen(ctx)
+	}
 	for n := 1; ; n++ {
 		left, again := a.policy(n)
 		// One attempt of the policy: the try, the sleep after it, and all tries
@@ -49,8 +52,7 @@ func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 			if a.slot == nil {
 				// From here on it waits: it must be listening before it asks for
 				// a place in the queue, and that is not another attempt.
-				a.slot = a.client.hub.join()
-				a.client.hub.ready(ctx)
+				a.listen(ctx)
 				if errors.Is(a.reason, ErrLocked) {
 					left, again = a.policy(n)
 					next = time.Now().Add(left)
@@ -66,6 +68,12 @@ func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 			}
 		}
 	}
+}
+
+// listen makes the attempt one that waits for messages.
+func (a *attempt) listen(ctx context.Context) {
+	a.slot = a.client.hub.join()
+	a.client.hub.ready(ctx)
 }
 
 // place is where the waiter is to stand, once it waits.
@@ -90,6 +98,9 @@ func (a *attempt) consider(ctx context.Context, err error) error {
 		}
 	}
 	a.reason = err
+	if errors.Is(err, ErrLocked) {
+		a.client.contention.meet(a.req.keys.record, time.Now())
+	}
 	if ctx.Err() != nil || a.client.ctx.Err() != nil {
 		return a.waitError(ctx)
 	}

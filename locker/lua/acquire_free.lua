@@ -6,7 +6,7 @@
 do
   local node = ARGV[12]
   local there = node and redis.call('EXISTS', KEYS[1], KEYS[5]) or redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5])
-  if there == 0 and ARGV[7] == '' then
+  if there == 0 and not (node and ARGV[7] ~= '') then
     local t = redis.call('TIME')
     local now = t[1] * 1000000 + t[2]
     local offer, ready = now, true
