@@ -162,7 +162,7 @@ func (h *hub) run(l *link) {
 			h.tried()
 		}
 		if err == nil {
-			h.listen(sub)
+			_ = driver.Listen(h.ctx, sub, h.hear)
 			sub.Close()
 			h.set(false)
 		}
@@ -203,21 +203,13 @@ func (h *hub) subscribe(l *link) (driver.Subscription, error) {
 	return sub, nil
 }
 
-// listen wakes waiters until the subscription ends. After a gap it wakes all: the
-// message that was missed may have been anybody's.
-func (h *hub) listen(sub driver.Subscription) {
-	for {
-		m, err := sub.Receive(h.ctx)
-		switch {
-		case err == nil:
-			if reservation, w, ok := parseMessage(m.Payload); ok {
-				h.wake(reservation, w)
-			}
-		case errors.Is(err, driver.ErrGap):
-			h.wakeAll()
-		default:
-			return
-		}
+// hear wakes the waiter whom a message is for. After a gap it wakes all: the message that
+// was missed may have been anybody's.
+func (h *hub) hear(m driver.Message, err error) {
+	if err != nil {
+		h.wakeAll()
+	} else if reservation, w, ok := parseMessage(m.Payload); ok {
+		h.wake(reservation, w)
 	}
 }
 

@@ -21,6 +21,7 @@
 //   - [Batcher]: commands of concurrent callers share batches. Without it, each is
 //     sent by Do, and [DoBatch] sends one after another.
 //   - [Subscriber]: without it, or while it fails, waiters poll.
+//   - [Listener], of a Subscription: without it, [Listen] calls Receive.
 //   - [Describer]: without it, the core takes the deployment for one it knows
 //     nothing about: it does not trust the receiver count of PUBLISH, and a
 //     quorum cannot notice that two of its nodes are the same server.

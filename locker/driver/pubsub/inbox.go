@@ -14,18 +14,21 @@ type item struct {
 	gap     bool
 }
 
-// add appends a message, or a gap in its place when there is no room.
-func (b *inbox) add(m driver.Message) {
-	if b.messages >= MaxBuffered {
-		b.addGap()
-		return
+// tell gives it to hear.
+func (i item) tell(hear func(driver.Message, error)) {
+	if i.gap {
+		hear(driver.Message{}, driver.ErrGap)
+	} else {
+		hear(i.message, nil)
 	}
-	b.items = append(b.items, item{message: m})
-	b.messages++
 }
 
-func (b *inbox) addGap() {
-	if n := len(b.items); n == 0 || !b.items[n-1].gap {
+// add appends i; in the place of a message for which there is no room, a gap.
+func (b *inbox) add(i item) {
+	if !i.gap && b.messages < MaxBuffered {
+		b.items = append(b.items, i)
+		b.messages++
+	} else if n := len(b.items); n == 0 || !b.items[n-1].gap {
 		b.items = append(b.items, item{gap: true})
 	}
 }

@@ -57,8 +57,7 @@ func (s *Subscription) newLink() *link {
 func (s *Subscription) reportGapIfComplete(l *link) {
 	if l.againLeft == 0 && s.gapDue {
 		s.gapDue = false
-		s.inbox.addGap()
-		signal(s.ready)
+		s.deliver(item{gap: true})
 	}
 }
 
@@ -170,8 +169,7 @@ func (s *Subscription) handle(l *link, event Event) error {
 	s.hear(l)
 	switch event.Kind {
 	case Message:
-		s.inbox.add(driver.Message{Channel: event.Channel, Payload: event.Payload})
-		signal(s.ready)
+		s.deliver(item{message: driver.Message{Channel: event.Channel, Payload: event.Payload}})
 	case Subscribed:
 		return s.acknowledged(l, subscribe, event.Channel)
 	case Unsubscribed:

@@ -9,7 +9,10 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-var _ driver.Subscription = (*Subscription)(nil)
+var (
+	_ driver.Subscription = (*Subscription)(nil)
+	_ driver.Listener     = (*Subscription)(nil)
+)
 
 // A Subscription is a [driver.Subscription] over the connections of a
 // [Dialer], one at a time. The first Add opens the first one.
@@ -42,6 +45,7 @@ type Subscription struct {
 	gapDue   bool                // connect, subscribe to all of want again, report a gap
 	failure  error               // why there is no connection
 	inbox    inbox
+	listener func(driver.Message, error) // takes what the inbox would get, if somebody listens
 }
 
 // New returns a Subscription without channels. It connects by the first Add.
@@ -179,6 +183,37 @@ func (s *Subscription) Receive(ctx context.Context) (driver.Message, error) {
 		case <-s.ctx.Done():
 		}
 	}
+}
+
+// Listen implements [driver.Listener]. hear is called by the goroutine that reads.
+func (s *Subscription) Listen(ctx context.Context, hear func(driver.Message, error)) error {
+	s.mu.Lock()
+	for next, ok := s.inbox.take(); ok; next, ok = s.inbox.take() {
+		next.tell(hear)
+	}
+	s.listener = hear
+	s.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-s.ctx.Done():
+	}
+	s.mu.Lock()
+	s.listener = nil
+	s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return driver.NotSent(fmt.Errorf("pubsub: listen: %w", driver.ErrClosed))
+	}
+	return ctx.Err()
+}
+
+// deliver gives what has arrived to who listens, or else to the inbox. It needs mu.
+func (s *Subscription) deliver(i item) {
+	if s.listener != nil {
+		i.tell(s.listener)
+		return
+	}
+	s.inbox.add(i)
+	signal(s.ready)
 }
 
 // Close implements [driver.Subscription]. It returns when the connection is
