@@ -4,9 +4,9 @@ package conformance_test
 var queueMutants = []lockMutant{
 	luaMutant("waiters are told to race", "release", "return e.mode == 'm' or nil", "return nil",
 		"Queue/Newcomer", "Queue/HandOffCost"),
-	luaMutant("newcomers do not see the queue", "acquire", "if ordered and not value and redis.call('EXISTS', KEYS[3]) == 1 then", "if false then",
+	luaMutant("newcomers do not see the queue", "acquire", "if fair and not value and redis.call('EXISTS', KEYS[3]) == 1 then", "if false then",
 		"Queue/Newcomer"),
-	luaMutant("who came last is first", "", "seq = math.max(now, (tonumber(last[2]) or 0) + 1)", "seq = -now",
+	luaMutant("who came last is first", "", "seq = math.max(last and now + after_all or now, (tonumber(before[2]) or 0) + 1)", "seq = -now",
 		"Queue/Order", "Queue/PollersKeepTheirPlace", "Queue/PassedOver"),
 	luaMutant("a place is not kept", "", "digits(math.max(e.expires, now / 1000 + life))", "digits(e.expires > 0 and e.expires or now / 1000 + life)",
 		"Queue/PollersKeepTheirPlace"),

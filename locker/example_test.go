@@ -33,6 +33,19 @@ func ExampleClient() {
 	}
 }
 
+// Many short tasks share one lock. It does not matter which of them runs next, only that
+// one of them runs.
+func ExampleUnfair() {
+	var client *locker.Client // from New or Open
+	ctx := context.Background()
+	m := client.Mutex("compaction", locker.Unfair())
+	lease, err := m.Lock(ctx) // takes the lock if it is free, whoever else waits
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(context.WithoutCancel(ctx))
+}
+
 func ExampleClientOption() {
 	client, err := locker.Open("goredis", "redis://localhost:6379/0",
 		locker.Prefix("shop:"),

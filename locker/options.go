@@ -61,6 +61,7 @@ type lockConfig struct {
 	renew          bool
 	maxHold        time.Duration // 0: none
 	fenced         bool
+	unfair         bool
 	metadata       string
 	mode           mode
 	readTTL        time.Duration // of a reader, if it differs
@@ -191,6 +192,25 @@ func MaxHold(d time.Duration) Option {
 // earlier one. All users of the lock must agree on it. See [Lease.Token].
 func Fenced() Option {
 	return lockOption(func(c *lockConfig) { c.fenced = true })
+}
+
+// Unfair lets this mutex, fenced or not, be taken out of turn: whoever asks for it while it
+// is free has it, although others wait. Lock waits in the queue as always, but is not
+// granted the lock when its turn comes; it is told that the lock is free, and has to
+// ask for it like everybody else who comes just then.
+//
+// More is done in the same time if critical sections are short: a holder that wants the
+// lock again right away has it again, and nobody waits for a waiter to wake up. The price
+// is that a wait has no bound: a waiter may find the lock taken again and again, and one
+// that waits with others for a lock that is never quiet may starve. Unless it is
+// throughput that is missing, and the waits do not matter, leave it out.
+//
+// Each Lock goes by its own options. Those without Unfair keep their order among each
+// other, and those with it come after them: while a fair one waits, a release gives it the
+// lock. Locks with owners (reentrant, read-write) keep their order in any case, and a
+// quorum has none; there Unfair changes nothing.
+func Unfair() Option {
+	return lockOption(func(c *lockConfig) { c.unfair = true })
 }
 
 // Metadata is a text that others see in [Holder] while the lock is held: a job's

@@ -61,7 +61,11 @@ type request struct {
 	ttl    time.Duration
 	px     string // the same in ms
 	fenced bool
+	unfair bool
 }
+
+// kindUnfair is what a script is told in the place of [modeMutex].
+const kindUnfair = "M"
 
 // A place is where a waiter stands in the queue, and where it wants to be told that
 // it has been granted the lock. The zero place wants neither.
@@ -102,8 +106,12 @@ func (s *store) acquire(ctx context.Context, r *request, p place) (token Token, 
 
 // acquireCall is the same for a node of a quorum, which is told offer besides.
 func acquireCall(r *request, p place, trusted string, offer []string) call {
+	kind := string(r.mode)
+	if r.unfair {
+		kind = kindUnfair
+	}
 	keys := r.keys.all(r.id, true)
-	args := append(make([]string, 0, 15), r.id, string(r.mode), r.owner, r.tail, millis(r.ttl), keepFence(r.fenced, r.ttl),
+	args := append(make([]string, 0, 15), r.id, kind, r.owner, r.tail, millis(r.ttl), keepFence(r.fenced, r.ttl),
 		p.reservation, p.channel, millis(p.life), trusted, r.within)
 	if offer != nil {
 		keys, args = append(keys, markerKey), append(args, offer...)

@@ -31,7 +31,7 @@ type standing struct {
 // wait tries until the lock is had or it is time to stop.
 func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 	a.brief = a.mutex.cfg.retry == nil
-	if a.brief && a.client.quorum == nil && a.client.contention.likely(a.req.keys.record, a.begun) {
+	if a.brief && !a.req.unfair && a.client.quorum == nil && a.client.contention.likely(a.req.keys.record, a.begun) {
 		a.listen(ctx)
 	}
 	for n := 1; ; n++ {

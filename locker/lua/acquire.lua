@@ -1,9 +1,10 @@
 -- Takes the mutex if it is free and nobody has been waiting for longer, or takes a
 -- place in the queue. Asked again under the same id it answers "yours" and arms the
--- lease again.
+-- lease again. Who is unfair takes it whenever it is free, and waits behind all who are
+-- fair.
 --
 -- KEYS record, fence, queue, entries, over
--- ARGV 1 id, 2 "m", 3 "", 4 "<label>|<metadata>", 5 ttl ms, 6 retention ms of the
+-- ARGV 1 id, 2 "m", or "M" if unfair, 3 "", 4 "<label>|<metadata>", 5 ttl ms, 6 retention ms of the
 --      fence, 0 without; 7 reservation or "", 8 channel or "" if the waiter polls,
 --      9 reservation ms, 10 whether the count of PUBLISH can be trusted 0|1, 11 ""
 -- on a node of a quorum also KEYS marker and ARGV 12 the token that is offered, 13 how
@@ -32,6 +33,7 @@ local function held()
 end
 
 local ordered = not ARGV[12]
+local fair = ordered and ARGV[2] == 'm'
 if not ordered then
   local wait = quarantine(KEYS[6], tonumber(ARGV[14]), tonumber(ARGV[15]))
   if wait then
@@ -50,11 +52,12 @@ local seq = ''
 local function wait()
   if reservation ~= '' and seq == '' then
     seq = enqueue(KEYS[3], KEYS[4], reservation, tonumber(ARGV[9]),
-      {mode = ordered and 'm' or 'M', id = id, ttl = ARGV[5], retention = ARGV[6], owner = '', channel = ARGV[8], tail = ARGV[4]}) or ''
+      {mode = fair and 'm' or 'M', id = id, ttl = ARGV[5], retention = ARGV[6], owner = '', channel = ARGV[8], tail = ARGV[4]},
+      false, ordered and not fair) or ''
   end
 end
 
-if ordered and not value and redis.call('EXISTS', KEYS[3]) == 1 then
+if fair and not value and redis.call('EXISTS', KEYS[3]) == 1 then
   -- The last lease ran out unnoticed.
   wait()
   local holder = hand_over(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[10] == '1', id)

@@ -3,7 +3,7 @@
 -- reservation enters the queue for the first time. One newcomer in sixteen takes the
 -- long road all the same, on which it clears away waiters that are dead.
 -- KEYS, ARGV and the reply are those of the script.
-if ARGV[7] ~= '' and not ARGV[12] then
+if ARGV[7] ~= '' and ARGV[2] == 'm' and not ARGV[12] then
   local found = redis.call('MGET', KEYS[1], KEYS[5])
   local record = found[1]
   local mine = 'gl1|m|' .. ARGV[1] .. '|'

@@ -1,13 +1,14 @@
 -- The queue of waiters of one lock: a sorted set of reservations, scored by the
 -- time of arrival (server's µs, each later than the one before; negative, and each
--- less than the one before, for those who come before all others), and a hash of
--- what each of them waits for.
+-- less than the one before, for those who come before all others; 2^52 more for those
+-- who come after all others), and a hash of what each of them waits for.
+local after_all = 4503599627370496
 --
 -- An entry is "gl1|<listens>|<passed>|<until, server's ms>|<seq>|<mode>|<id>|<ttl>|
 -- <retention>|<owner>|<channel>|<label>|<metadata>". seq is the score. It is new each
 -- time that a reservation enters the queue, so that a waiter can tell a grant that
--- it missed from one that is in force. At a node of a quorum the mode is a capital
--- letter: nobody is granted the lock there, but told to ask for it.
+-- it missed from one that is in force. At a node of a quorum, and of who is unfair, the
+-- mode is a capital letter: they are not granted the lock, but told to ask for it.
 local function forget(queue, entries, reservation)
   redis.call('ZREM', queue, reservation)
   redis.call('HDEL', entries, reservation)
@@ -40,9 +41,9 @@ local function outlast(key, life)
 end
 
 -- Takes a place in the queue, or keeps it for longer. want has the entry's fields;
--- first puts it before all others. Returns its seq, and nothing where memory is
--- short: then the waiter polls.
-local function enqueue(queue, entries, reservation, life, want, first)
+-- first puts it before all others, last after them. Returns its seq, and nothing where
+-- memory is short: then the waiter polls.
+local function enqueue(queue, entries, reservation, life, want, first, last)
   local now = now_us()
   local e = redis.call('ZSCORE', queue, reservation) and entry_of(entries, reservation)
   if not (e and e.seq) or dead(e, now / 1000) then
@@ -51,8 +52,10 @@ local function enqueue(queue, entries, reservation, life, want, first)
       local head = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
       seq = math.min(-now, (tonumber(head[2]) or 0) - 1)
     else
-      local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
-      seq = math.max(now, (tonumber(last[2]) or 0) + 1)
+      -- Who is not last itself comes before those who are.
+      local below = last and '+inf' or '(' .. digits(after_all)
+      local before = redis.call('ZREVRANGEBYSCORE', queue, below, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      seq = math.max(last and now + after_all or now, (tonumber(before[2]) or 0) + 1)
     end
     seq = digits(seq)
     if failed(redis.pcall('ZADD', queue, seq, reservation)) then
