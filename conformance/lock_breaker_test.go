@@ -107,7 +107,7 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 		return string(b)
 	}
 	base, queue, mutex, holds := read("base"), read("queue"), read("mutex"), read("holds")
-	// What is broken is the script for all cases, so that the short roads ahead of it are left out.
+	// Where the script for all cases is broken, the short roads ahead of it are left out.
 	short := map[string]string{"acquire": read("acquire_held") + read("acquire_free"), "release": read("release_held")}
 	found := map[string]luaScript{}
 	for before, names := range map[string][]string{
@@ -123,13 +123,13 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 		for _, name := range names {
 			source := before + read(name)
 			sum := sha1.Sum([]byte(short[name] + source))
-			found[hex.EncodeToString(sum[:])] = luaScript{name, source}
+			found[hex.EncodeToString(sum[:])] = luaScript{name, source, short[name]}
 		}
 	}
 	return found
 })
 
-type luaScript struct{ name, source string }
+type luaScript struct{ name, source, short string }
 
 // scriptOf returns the script that cmd runs, the zero luaScript if none.
 func scriptOf(cmd driver.Command) luaScript {
@@ -146,17 +146,32 @@ func scriptOf(cmd driver.Command) luaScript {
 // runs tells whether cmd runs the script with that name.
 func runs(cmd driver.Command, name string) bool { return scriptOf(cmd).name == name }
 
-// A luaEdit changes a line of a script, or of all where script is empty.
-type luaEdit struct{ script, before, after string }
+// A luaEdit changes a line of a script, or of all where script is empty; or of the short
+// roads ahead of it.
+type luaEdit struct {
+	script, before, after string
+	short                 bool
+}
 
 func (e luaEdit) applies(s luaScript) bool {
-	return (e.script == s.name || e.script == "") && strings.Contains(s.source, e.before)
+	edited := s.source
+	if e.short {
+		edited = s.short
+	}
+	return (e.script == s.name || e.script == "") && strings.Contains(edited, e.before)
+}
+
+func (e luaEdit) apply(s luaScript) string {
+	if e.short {
+		return strings.Replace(s.short, e.before, e.after, 1) + s.source
+	}
+	return strings.Replace(s.source, e.before, e.after, 1)
 }
 
 func (e luaEdit) breaker() breaker {
 	return breaker{do: func(ctx context.Context, cmd driver.Command, next do) (driver.Value, error) {
 		if s := scriptOf(cmd); e.applies(s) {
-			cmd.Args = append([]string{"EVAL", strings.Replace(s.source, e.before, e.after, 1)}, cmd.Args[2:]...)
+			cmd.Args = append([]string{"EVAL", e.apply(s)}, cmd.Args[2:]...)
 		}
 		return next(ctx, cmd)
 	}}

@@ -24,7 +24,13 @@ type lockMutant struct {
 }
 
 func luaMutant(name, script, before, after string, fails ...string) lockMutant {
-	e := luaEdit{script, before, after}
+	e := luaEdit{script: script, before: before, after: after}
+	return lockMutant{name: name, edit: e, breaks: e.breaker, fails: fails}
+}
+
+// shortMutant breaks what is nearly always the case.
+func shortMutant(name, script, before, after string, fails ...string) lockMutant {
+	e := luaEdit{script: script, before: before, after: after, short: true}
 	return lockMutant{name: name, edit: e, breaks: e.breaker, fails: fails}
 }
 

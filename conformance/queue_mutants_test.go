@@ -18,4 +18,17 @@ var queueMutants = []lockMutant{
 		"Queue/PassedOver"),
 	luaMutant("who cannot hear is removed", "", "redis.pcall('HSET', entries, reservation, 'gl1|1|1|'", "forget(queue, entries, reservation, ''",
 		"Queue/PassedOver"),
+
+	shortMutant("short: newcomers do not see the queue", "acquire", "redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5])", "redis.call('EXISTS', KEYS[1], KEYS[5])",
+		"Queue/Newcomer"),
+	shortMutant("short: who came last is first", "acquire", "'%d', now)", "'%d', -now)",
+		"Queue/Order"),
+	shortMutant("short: a wrong remaining time", "acquire", "return {0, left, record, seq}", "return {0, 1000 * left, record, seq}",
+		"WakeUp/Expiry"),
+	shortMutant("short: a grant lasts a whole lease", "release", "math.floor(math.min(ttl, left))", "tonumber(ttl)",
+		"Queue/DeadWaiter"),
+	shortMutant("short: who cannot hear is waited for", "release", "[2] > 0)", "[2] >= 0)",
+		"Queue/PassedOver"),
+	shortMutant("short: nobody hears of the grant", "release", "redis.pcall('PUBLISH',", "redis.pcall('ECHO', 'nothing') --",
+		"Queue/HandOffCost"),
 }

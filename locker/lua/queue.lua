@@ -70,16 +70,18 @@ local function enqueue(queue, entries, reservation, life, want, first, last)
     return
   end
   outlast(entries, life)
-  -- Who is here clears away the dead around it, and goes on while it meets any, so that
-  -- none stay for good while the lock is held.
+  -- Who is here clears away the dead around it and at the head, and goes on while it meets
+  -- any, so that none stay for good while the lock is held.
   local met, rounds = true, 0
   while met and rounds < 32 do
     met, rounds = false, rounds + 1
     local rank = redis.call('ZRANK', queue, reservation)
-    for _, other in ipairs(redis.call('ZRANGE', queue, math.max(rank - 2, 0), rank + 2)) do
-      if dead(entry_of(entries, other), now / 1000) then
-        forget(queue, entries, other)
-        met = true
+    for _, from in ipairs({0, math.max(rank - 2, 0)}) do
+      for _, other in ipairs(redis.call('ZRANGE', queue, from, from + 4)) do
+        if dead(entry_of(entries, other), now / 1000) then
+          forget(queue, entries, other)
+          met = true
+        end
       end
     end
   end

@@ -1,0 +1,97 @@
+package locker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// crowd gives m waiters that never ask again. Each has a place for life.
+func (f *fakeDeployment) crowd(t *testing.T, m *Mutex, n int, life time.Duration) {
+	for range n {
+		r := &request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: "dead", tail: "|", ttl: time.Minute, px: "60000"}
+		_, _, err := m.client.store.acquire(t.Context(), r, place{reservation: newID(), life: life})
+		require.ErrorIs(t, err, ErrLocked)
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (f *fakeDeployment) waiters(t *testing.T, m *Mutex) int {
+	s, err := m.client.Inspect(t.Context(), m.name)
+	require.NoError(t, err)
+	return s.Waiters
+}
+
+// However many waiters have died, the first who lives has the lock by the release, and
+// those behind it keep their order.
+func TestDeadWaitersAreSkippedByTheRelease(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": nil, "writer": {ForWriting()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", opts...)
+				held, err := m.Lock(t.Context())
+				require.NoError(t, err)
+				f.crowd(t, m, 50, 100*time.Millisecond)
+				alive := []<-chan *Lease{background(t, f.client(t).Mutex("k", opts...))}
+				time.Sleep(time.Millisecond)
+				alive = append(alive, background(t, f.client(t).Mutex("k", opts...)))
+				time.Sleep(100 * time.Millisecond)
+				for _, got := range alive {
+					begun := time.Now()
+					require.NoError(t, held.Unlock(t.Context()))
+					held = granted(got)
+					require.NotNil(t, held)
+					assert.Zero(t, time.Since(begun))
+				}
+			})
+		})
+	}
+}
+
+// While the lock is held, those who are alive clear away the dead.
+func TestTheDeadDoNotPileUp(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", TTL(time.Hour))
+		held, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		f.crowd(t, m, 500, 10*time.Millisecond)
+		assert.LessOrEqual(t, f.waiters(t, m), 100, "newcomers find most of them")
+		got := background(t, f.client(t).Mutex("k"))
+		time.Sleep(2 * pollInterval)
+		assert.Equal(t, 1, f.waiters(t, m), "and who polls the rest")
+		require.NoError(t, held.Unlock(t.Context()))
+		assert.NotNil(t, granted(got))
+	})
+}
+
+// The keys of the queue go by themselves when all waiters have died.
+func TestQueueOfTheDeadIsForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", TTL(time.Hour), NoRenewal())
+		_, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		f.crowd(t, m, 10, 4*time.Second)
+		assert.Equal(t, 10, f.waiters(t, m))
+		time.Sleep(8 * time.Second)
+		assert.Zero(t, f.waiters(t, m))
+		assert.Equal(t, []string{"k"}, f.Keys())
+	})
+}
+
+// A waiter that is paused after its last request is granted the lock for no longer than
+// its place would have lasted.
+func TestPausedWaiterCostsItsReservation(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", TTL(time.Hour))
+		held, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		f.crowd(t, m, 1, 3*time.Second)
+		got := background(t, f.client(t).Mutex("k"))
+		require.NoError(t, held.Unlock(t.Context()))
+		begun := time.Now()
+		assert.NotNil(t, <-got)
+		assert.LessOrEqual(t, time.Since(begun), 3*time.Second+20*time.Millisecond)
+	})
+}
