@@ -22,6 +22,12 @@ var (
 	luaMutex string
 	//go:embed lua/handover.lua
 	luaHandOver string
+	//go:embed lua/enter.lua
+	luaEnter string
+	//go:embed lua/kept_out.lua
+	luaKeptOut string
+	//go:embed lua/heir.lua
+	luaHeir string
 	//go:embed lua/acquire_held.lua
 	luaAcquireHeld string
 	//go:embed lua/acquire_free.lua
@@ -47,10 +53,16 @@ var (
 	luaHolds string
 	//go:embed lua/letgo.lua
 	luaLetGo string
+	//go:embed lua/hold_held.lua
+	luaHoldHeld string
+	//go:embed lua/hold_free.lua
+	luaHoldFree string
 	//go:embed lua/hold.lua
 	luaHold string
 	//go:embed lua/hold_renew.lua
 	luaHoldRenew string
+	//go:embed lua/hold_release_held.lua
+	luaHoldReleaseHeld string
 	//go:embed lua/hold_release.lua
 	luaHoldRelease string
 	//go:embed lua/hold_giveup.lua
@@ -81,18 +93,18 @@ type family struct {
 
 var (
 	mutexFamily = family{
-		acquire:  newScript(luaAcquireHeld, luaAcquireFree, luaBase, luaQueue, luaMutex, luaHandOver, luaAcquire),
+		acquire:  newScript(luaEnter, luaAcquireHeld, luaAcquireFree, luaBase, luaQueue, luaMutex, luaHandOver, luaAcquire),
 		renew:    newScript(luaBase, luaMutex, luaRenewals, luaRenew).decidedBy(heldVerdict).bundled(64),
-		release:  newScript(luaReleaseHeld, luaBase, luaQueue, luaMutex, luaHandOver, luaRelease).decidedBy(heldVerdict),
+		release:  newScript(luaHeir, luaReleaseHeld, luaBase, luaQueue, luaMutex, luaHandOver, luaRelease).decidedBy(heldVerdict),
 		giveUp:   newScript(luaBase, luaQueue, luaMutex, luaHandOver, luaGiveUp),
 		attach:   newScript(luaBase, luaMutex, luaAttach),
 		unattach: newScript(luaBase, luaMutex, luaUnattach),
 		fence:    newScript(luaBase, luaMutex, luaFence),
 	}
 	holdFamily = family{
-		acquire:  newScript(luaBase, luaQueue, luaHolds, luaHold),
+		acquire:  newScript(luaEnter, luaKeptOut, luaHoldHeld, luaHoldFree, luaBase, luaQueue, luaHolds, luaHold),
 		renew:    newScript(luaBase, luaQueue, luaHolds, luaRenewals, luaHoldRenew).decidedBy(heldVerdict).bundled(32),
-		release:  newScript(luaBase, luaQueue, luaHolds, luaLetGo, luaHoldRelease).decidedBy(heldVerdict),
+		release:  newScript(luaHeir, luaKeptOut, luaHoldReleaseHeld, luaBase, luaQueue, luaHolds, luaLetGo, luaHoldRelease).decidedBy(heldVerdict),
 		giveUp:   newScript(luaBase, luaQueue, luaHolds, luaLetGo, luaHoldGiveUp),
 		attach:   newScript(luaBase, luaQueue, luaHolds, luaHoldAttach),
 		unattach: newScript(luaBase, luaQueue, luaHolds, luaHoldUnattach),

@@ -1,0 +1,52 @@
+-- For the short roads of the scripts that release. Returns nothing if nobody waits; else
+-- the first reservation, and all that is needed to grant it the lock, if its waiter is
+-- alive and listens.
+local function heir()
+  local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+  if not first then
+    return
+  end
+  local passed, expires, seq, mode, id, ttl, retention, owner, channel, tail = string.match(redis.call('HGET', KEYS[4], first) or '',
+    '^gl1|1|(%d)|(%d+)|(%-?%d+)|(%l)|(%x+)|(%d+)|(%d+)|([^|]*)|([^|]*)|(.*)$')
+  if not mode then
+    return first
+  end
+  local t = redis.call('TIME')
+  local now = t[1] * 1000000 + t[2]
+  local left = expires - now / 1000
+  if left < 1 or ARGV[2] == '1' and passed == '0' and redis.call('PUBSUB', 'NUMSUB', channel)[2] == 0 then
+    return first
+  end
+  return first, {mode = mode, id = id, seq = seq, ttl = ttl, retention = retention, owner = owner, channel = channel, tail = tail,
+    lease = math.floor(math.min(ttl, left)), now = now}
+end
+
+-- Draws its fencing token; false where memory is short.
+local function draw(e)
+  if e.retention == '0' then
+    return '0'
+  end
+  local token = string.format('%.0f', math.max((redis.call('GET', KEYS[2]) or 0) + 1, e.now))
+  return redis.pcall('SET', KEYS[2], token, 'PX', e.retention).ok and token
+end
+
+-- Ends a release: the id is over, and the lock is the heir's.
+local function granted(first, e, token)
+  if ARGV[3] ~= '0' then
+    redis.pcall('SET', KEYS[5], '1', 'PX', ARGV[3])
+  end
+  redis.call('ZREM', KEYS[3], first)
+  redis.call('HDEL', KEYS[4], first)
+  redis.pcall('PUBLISH', e.channel, 'gl1|g|' .. first .. '|' .. e.seq .. '|' .. token)
+  return 1
+end
+
+-- Ends a release where nobody waits.
+local function freed()
+  if ARGV[3] ~= '0' then
+    redis.pcall('SET', KEYS[5], '1', 'PX', ARGV[3])
+  end
+  redis.call('DEL', KEYS[1])
+  return 1
+end
+

@@ -1,0 +1,33 @@
+-- As release_held, for locks with owners: the hold is the only one, and nobody waits, or
+-- the first who does excludes others, and the second is such another. Those who can hold
+-- the lock together are let in together, which is for the script for all cases.
+do
+  local kind = redis.pcall('HGET', KEYS[1], 'gl1')
+  local hold = type(kind) == 'string' and redis.call('HGET', KEYS[1], ARGV[1])
+  local fields = hold and (string.sub(hold, 1, 1) == 'r' and 2 or 3)
+  if hold and redis.call('HLEN', KEYS[1]) == fields then
+    local first, e = heir()
+    local t = not first and redis.call('TIME')
+    local now = t and t[1] * 1000 + t[2] / 1000 or e and e.now / 1000
+    if now and tonumber(string.match(hold, '^%a|(%d+)|')) > now then
+      if not first then
+        return freed()
+      end
+      local token = e and kind == (e.mode == 'x' and 'x' or e.mode == 'w' and 'rw') and kept_out(1, e.owner, e.now) and draw(e)
+      if token then
+        -- Deleting first, it may write where memory is short.
+        redis.call('DEL', KEYS[1])
+        local expires = string.format('%.0f', e.now / 1000 + e.lease)
+        local set = redis.pcall('HSET', KEYS[1], 'gl1', kind, e.id,
+          table.concat({e.mode, expires, e.ttl, token, e.owner, e.tail}, '|'), 'w', expires)
+        if type(set) ~= 'number' then
+          redis.pcall('PUBLISH', e.channel, 'gl1|w|' .. first)
+          return 1
+        end
+        redis.call('PEXPIRE', KEYS[1], e.lease)
+        return granted(first, e, token)
+      end
+    end
+  end
+end
+

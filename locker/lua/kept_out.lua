@@ -1,0 +1,13 @@
+-- For the short roads of locks with owners. Tells that the place in
+-- the queue with this rank is free, or that of a waiter who is alive and whom a hold of
+-- that owner keeps out.
+local function kept_out(rank, owner, now)
+  local reservation = redis.call('ZRANGE', KEYS[3], rank, rank)[1]
+  if not reservation then
+    return true
+  end
+  local expires, other = string.match(redis.call('HGET', KEYS[4], reservation) or '',
+    '^gl1|%d|%d|(%d+)|%-?%d+|%l|%x+|%d+|%d+|([^|]*)|')
+  return other and other ~= owner and expires - now / 1000 >= 1
+end
+
