@@ -97,6 +97,7 @@ func TestNoPermissionToSubscribeOrPublishFallsBackToPolling(t *testing.T) {
 			"SUBSCRIBE": {"-subscribe"},
 			"channels":  {"resetchannels"},
 			"PUBLISH":   {"-publish"},
+			"PUBSUB":    {"-pubsub"},
 		} {
 			srv, dsn := restricted(t, rules...)
 			holder, waiter := d.open(t, dsn), d.open(t, dsn)

@@ -14,7 +14,7 @@ local function heir()
   local t = redis.call('TIME')
   local now = t[1] * 1000000 + t[2]
   local left = expires - now / 1000
-  if left < 1 or ARGV[2] == '1' and passed == '0' and redis.call('PUBSUB', 'NUMSUB', channel)[2] == 0 then
+  if left < 1 or ARGV[2] == '1' and passed == '0' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] == 0 then
     return first
   end
   return first, {mode = mode, id = id, seq = seq, ttl = ttl, retention = retention, owner = owner, channel = channel, tail = tail,
