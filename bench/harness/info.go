@@ -78,17 +78,14 @@ var own = map[string]bool{
 }
 
 // Calls counts the commands that the server executed between two readings, without
-// the harness's own. Redis includes those that scripts run: inScripts, which
-// [Server.Trace] finds, are the commands that this contestant has in scripts only.
-func Calls(from, to Info, inScripts map[string]bool) (sent, scripted float64) {
+// the harness's own. Redis includes those that scripts run: inScripts has the share of
+// each command that scripts ran in a trace of the same workload, see [Server.Trace].
+func Calls(from, to Info, inScripts map[string]float64) (sent, scripted float64) {
 	for command, calls := range to.Calls {
-		n := calls - from.Calls[command]
-		switch {
-		case own[command]:
-		case inScripts[command]:
-			scripted += n
-		default:
-			sent += n
+		name, _, _ := strings.Cut(command, "|") // MONITOR does not tell subcommands apart
+		if n := calls - from.Calls[command]; !own[name] {
+			scripted += n * inScripts[name]
+			sent += n * (1 - inScripts[name])
 		}
 	}
 	return sent, scripted

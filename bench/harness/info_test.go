@@ -13,7 +13,7 @@ import (
 func TestCallsTellsWhatWasSentFromWhatScriptsRan(t *testing.T) {
 	from := Info{Calls: map[string]float64{"evalsha": 10, "get": 10, "info": 1}}
 	to := Info{Calls: map[string]float64{"evalsha": 15, "get": 15, "del": 5, "set": 5, "info": 9}}
-	sent, scripted := Calls(from, to, map[string]bool{"get": true, "del": true})
+	sent, scripted := Calls(from, to, map[string]float64{"get": 1, "del": 1})
 	assert.EqualValues(t, 10, sent, "evalsha and set; the harness's INFO does not count")
 	assert.EqualValues(t, 10, scripted, "get and del")
 }
@@ -34,7 +34,7 @@ func TestTraceShowsScriptsInBraces(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "set evalsha {get set} ping {get}", traceText(trace))
-	assert.Equal(t, map[string]bool{"get": true}, scriptedOnly(trace), "set was sent too")
+	assert.Equal(t, map[string]float64{"get": 1, "set": 0.5, "evalsha": 0, "ping": 0}, scriptedShares(trace))
 }
 
 func TestErrorsAreCountedByText(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 const endMark = "golocker-bench-trace-end"
 
 // Trace records by MONITOR what f makes the server execute. It returns the commands
-// in order, with those that scripts ran in braces, and the set of those that were
-// seen in scripts only.
-func (s *Server) Trace(f func()) (commands string, inScripts map[string]bool, err error) {
+// in order, with those that scripts ran in braces, and for each command the share that
+// scripts ran.
+func (s *Server) Trace(f func()) (commands string, inScripts map[string]float64, err error) {
 	m, err := Dial(s.Addr)
 	if err != nil {
 		return "", nil, err
@@ -30,7 +30,7 @@ func (s *Server) Trace(f func()) (commands string, inScripts map[string]bool, er
 		return "", nil, err
 	}
 	trace := <-seen
-	return traceText(trace), scriptedOnly(trace), nil
+	return traceText(trace), scriptedShares(trace), nil
 }
 
 // traced is one command that MONITOR has shown.
@@ -88,17 +88,15 @@ func traceText(trace []traced) string {
 	return text.String()
 }
 
-func scriptedOnly(trace []traced) map[string]bool {
-	only := map[string]bool{}
+func scriptedShares(trace []traced) map[string]float64 {
+	all, shares := map[string]float64{}, map[string]float64{}
 	for _, t := range trace {
-		if t.scripted {
-			only[t.name] = true
+		if all[t.name]++; t.scripted {
+			shares[t.name]++
 		}
 	}
-	for _, t := range trace {
-		if !t.scripted {
-			delete(only, t.name)
-		}
+	for name, n := range all {
+		shares[name] /= n
 	}
-	return only
+	return shares
 }

@@ -42,7 +42,7 @@ var contendScenario = Scenario{
 }
 
 func (e *Env) contend(s contestants.Spec, c contention, d time.Duration) (Result, error) {
-	inScripts, err := e.inScripts(s)
+	inScripts, err := e.inScripts(s, 1)
 	if err != nil {
 		return Result{}, err
 	}

@@ -146,7 +146,7 @@ func (c *contended) metrics(win window, w *harness.Witness) map[string]float64 {
 }
 
 // serverMetrics are those of contendColumns that the server knows.
-func serverMetrics(m map[string]float64, from, to harness.Info, inScripts map[string]bool) {
+func serverMetrics(m map[string]float64, from, to harness.Info, inScripts map[string]float64) {
 	acquired := max(1, m["acq"])
 	sent, scripted := harness.Calls(from, to, inScripts)
 	m["sent"], m["lua"] = sent/acquired, scripted/acquired

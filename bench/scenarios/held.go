@@ -57,7 +57,7 @@ var heldScenario = Scenario{
 		for _, n := range []int{1000, 10000, 100000} {
 			params := fmt.Sprintf("locks=%d ttl=%v", n, ttl)
 			err := e.rounds(p, "held", params, contestants.UseHeld, func(s contestants.Spec) (Result, error) {
-				inScripts, err := e.inScripts(s)
+				inScripts, err := e.inScripts(s, 0)
 				if err != nil {
 					return Result{}, err
 				}
@@ -82,7 +82,7 @@ type heldConfig struct {
 	Options    contestants.Options
 	Locks      int
 	Window     time.Duration
-	InScripts  map[string]bool
+	InScripts  map[string]float64
 }
 
 // takers is how many goroutines take and release the locks.

@@ -100,7 +100,7 @@ func procsWorker(in *json.Decoder, out *json.Encoder) error {
 }
 
 func (e *Env) contendProcesses(s contestants.Spec, procs int, c contention, d time.Duration) (Result, error) {
-	inScripts, err := e.inScripts(s)
+	inScripts, err := e.inScripts(s, 3)
 	if err != nil {
 		return Result{}, err
 	}

@@ -49,8 +49,8 @@ type Env struct {
 	Override Plan          // what is not zero replaces the scenario's own plan
 	TTL      time.Duration // of the leases in held; 0: its default
 
-	srv     *harness.Server            // of all scenarios but quorum
-	scripts map[string]map[string]bool // by contestant, see inScripts
+	srv    *harness.Server // of all scenarios but quorum
+	traces map[workload]map[string]float64
 
 	measured int // how many samples there are
 }

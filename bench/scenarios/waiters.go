@@ -56,7 +56,7 @@ var waitersScenario = Scenario{
 		}
 		params := fmt.Sprintf("waiters=%d", waiters)
 		return e.rounds(p, "waiters", params, contestants.UseWait, func(s contestants.Spec) (Result, error) {
-			inScripts, err := e.inScripts(s)
+			inScripts, err := e.inScripts(s, 1)
 			if err != nil {
 				return Result{}, err
 			}
@@ -75,7 +75,7 @@ type waitersConfig struct {
 	Contestant    string
 	Options       contestants.Options
 	Window, Drain time.Duration
-	InScripts     map[string]bool
+	InScripts     map[string]float64
 }
 
 // A crowd is those who wait.

@@ -24,53 +24,75 @@ func warmPairs(l contestants.Locker, n int) error {
 	return nil
 }
 
-// inScripts finds, once for each contestant, which commands it runs in scripts only,
-// by watching free and contended acquisitions and renewals. Redis counts commands of
+// A workload is what a scenario makes a contestant do. What it sends by itself in one, it
+// may leave to scripts in another.
+type workload struct {
+	contestant string
+	clients    int // that want one key; 0 if nobody competes
+}
+
+// inScripts finds, once for each contestant and workload, which share of each command it
+// runs in scripts, by watching acquisitions and renewals. Redis counts commands of
 // scripts like any other; this is how those that were sent are told from them.
-func (e *Env) inScripts(s contestants.Spec) (map[string]bool, error) {
-	if known, ok := e.scripts[s.Name]; ok || !s.Locks() {
+func (e *Env) inScripts(s contestants.Spec, clients int) (map[string]float64, error) {
+	w := workload{s.Name, clients}
+	if known, ok := e.traces[w]; ok || !s.Locks() {
 		return known, nil
 	}
 	if err := e.srv.Flush(); err != nil {
 		return nil, err
 	}
 	o := e.options()
-	if s.Uses&contestants.UseHeld != 0 {
+	if clients == 0 && s.Uses&contestants.UseHeld != 0 {
 		o.TTL, o.Renew, o.Stats = 300*time.Millisecond, true, new(contestants.Renewals)
 	}
-	l, err := s.New(o)
-	if err != nil {
-		return nil, err
+	var lockers []contestants.Locker
+	for range max(clients, 1) {
+		l, err := s.New(o)
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		if err := warmPairs(l, 3); err != nil {
+			return nil, err
+		}
+		lockers = append(lockers, l)
 	}
-	defer l.Close()
-	if err := warmPairs(l, 3); err != nil {
-		return nil, err
+	// What a client does once in its life, such as to subscribe, is not part of it.
+	if clients > 0 {
+		jostle(lockers, 200*time.Millisecond)
 	}
 	_, found, err := e.srv.Trace(func() {
-		if o.Renew {
-			if unlock, err := l.Lock(context.Background(), "renewed"); err == nil {
+		switch {
+		case clients > 0:
+			jostle(lockers, 300*time.Millisecond)
+		case o.Renew:
+			if unlock, err := lockers[0].Lock(context.Background(), "renewed"); err == nil {
 				time.Sleep(o.TTL * 5 / 6)
 				unlock() // whether it was still held is not the question here
 			}
+			fallthrough
+		default:
+			_ = warmPairs(lockers[0], 3)
 		}
-		jostle(l, 300*time.Millisecond)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if e.scripts == nil {
-		e.scripts = map[string]map[string]bool{}
+	if e.traces == nil {
+		e.traces = map[workload]map[string]float64{}
 	}
-	e.scripts[s.Name] = found
+	e.traces[w] = found
 	return found, nil
 }
 
-// jostle has three goroutines take turns on a key for a while. Errors do not matter.
-func jostle(l contestants.Locker, d time.Duration) {
+// jostle has three goroutines, or one of each locker, take turns on a key for a while. Errors do not matter.
+func jostle(lockers []contestants.Locker, d time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	var wg sync.WaitGroup
-	for range 3 {
+	for i := range max(3, len(lockers)) {
+		l := lockers[i%len(lockers)]
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if unlock, err := l.Lock(ctx, "contended"); err == nil {
