@@ -111,7 +111,7 @@ func TestDescribeHiccup(t *testing.T) {
 		_, err = c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, "0", c.store.link.trusted())
-		_, err = c.Mutex("k", WaitTimeout(time.Second)).Lock(t.Context())
+		_, err = c.Mutex("k", WaitTimeout(time.Second), Metadata("waits at the server")).Lock(t.Context())
 		require.ErrorIs(t, err, ErrWaitTimeout)
 		assert.Equal(t, "1", c.store.link.trusted(), "the first waiter asks again")
 	})

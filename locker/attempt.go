@@ -19,8 +19,9 @@ type attempt struct {
 	req      request
 	attachID string // the detached lease to take up, if that is what it is about
 	begun    time.Time
-	apart    bool // its lease is not to be re-entered
-	brief    bool // the first try need not say who holds the lock: another follows
+	apart    bool  // its lease is not to be re-entered
+	brief    bool  // the first try need not say who holds the lock: another follows
+	line     *line // for which it asks; nil if for its caller alone
 
 	asked    bool  // a request was made
 	scripted bool  // one that can be remembered as given up
@@ -286,6 +287,7 @@ func (a *attempt) take(g grant) (*Lease, bool) {
 		g.reservation = a.slot.reservation
 	}
 	lease := newLease(a.mutex, g)
+	lease.tenure.line = a.line
 	if lease.tenure.term.left(g.sent.asleepNow()) <= 0 {
 		return lease, false
 	}
@@ -314,7 +316,11 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 
 // waitError says what ended the wait: ctx, or else the client.
 func (a *attempt) waitError(ctx context.Context) error {
-	e := &WaitError{Name: a.req.name, Cause: ErrClosed, Reason: a.reason, waited: time.Since(a.begun)}
+	return waitError(ctx, a.req.name, a.reason, a.begun)
+}
+
+func waitError(ctx context.Context, name string, reason error, begun time.Time) error {
+	e := &WaitError{Name: name, Cause: ErrClosed, Reason: reason, waited: time.Since(begun)}
 	if err := ctx.Err(); err != nil {
 		if e.Cause = context.Cause(ctx); err != e.Cause {
 			e.ctxErr = err

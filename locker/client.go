@@ -32,6 +32,7 @@ type Client struct {
 
 	attaching  attaching
 	holdings   holdings
+	lines      lines
 	contention *contention
 
 	mu         sync.Mutex
@@ -222,6 +223,7 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	defer close(c.closed)
 
+	c.lines.close()
 	c.stop()
 	c.settle(closeTime)
 	c.finish(c.dog.close())

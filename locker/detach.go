@@ -73,5 +73,6 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	t.end(func(*Lease) error { return ErrReleased })
 	t.released, t.outcome = true, ErrReleased
 	t.client.dog.remove(&t.job)
+	t.vacate()
 	return t.id, true, nil
 }

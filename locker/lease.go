@@ -15,9 +15,12 @@ import (
 type Lease struct {
 	tenure *tenure // which it holds, maybe together with others; its mu guards what follows
 	mutex  *Mutex
+	token  Token
 
 	next  *Lease // of those that hold the tenure
 	cause error  // why the lease is over; nil while it is held
+	// passed tells that Unlock has given the lock to the next in line.
+	passed bool
 	// limit is when the maximum hold is reached; zero if there is none.
 	limit time.Time
 	// own is how long the lease lasts if it is not renewed, however long others
@@ -33,7 +36,7 @@ func (l *Lease) Name() string { return l.mutex.name }
 
 // Token returns the fencing token, 0 if the lock is not [Fenced]. It stays the same
 // for the life of the lease.
-func (l *Lease) Token() Token { return l.tenure.token }
+func (l *Lease) Token() Token { return l.token }
 
 // Mode tells how the lock is held.
 func (l *Lease) Mode() Mode { return l.mutex.mode.public() }

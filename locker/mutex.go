@@ -171,6 +171,19 @@ func (m *Mutex) lockAs(ctx context.Context, owner Owner, wait bool) (*Lease, err
 		if err := m.deadlock(ctx, owner); err != nil {
 			return nil, err
 		}
+		if m.cfg.waitTimeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(ctx, m.cfg.waitTimeout, ErrWaitTimeout)
+			defer cancel()
+		}
+	}
+	if m.lineUp() {
+		switch {
+		case wait:
+			return m.lockInLine(ctx)
+		case m.client.lines.led(m):
+			return nil, m.stoodInLineFor(ctx)
+		}
 	}
 	a, err := m.begin(ctx, owner)
 	if err != nil {
@@ -183,11 +196,6 @@ func (m *Mutex) lockAs(ctx context.Context, owner Owner, wait bool) (*Lease, err
 	if !wait {
 		lease, err := a.try(ctx, place{})
 		return lease, a.explain(ctx, err)
-	}
-	if m.cfg.waitTimeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, m.cfg.waitTimeout, ErrWaitTimeout)
-		defer cancel()
 	}
 	return a.wait(ctx)
 }

@@ -46,6 +46,8 @@ var (
 	luaGiveUp string
 	//go:embed lua/attach.lua
 	luaAttach string
+	//go:embed lua/turn.lua
+	luaTurn string
 	//go:embed lua/unattach.lua
 	luaUnattach string
 
@@ -110,6 +112,7 @@ var (
 		unattach: newScript(luaBase, luaQueue, luaHolds, luaHoldUnattach),
 		fence:    newScript(luaBase, luaQueue, luaHolds, luaHoldFence),
 	}
+	turnScript    = newScript(luaBase, luaMutex, luaTurn)
 	inspectScript = newScript(luaBase, luaInspect).decidedBy(inspectVerdict)
 	breakScript   = newScript(luaBase, luaQueue, luaMutex, luaBreak).decidedBy(breakVerdict)
 	bootScript    = newScript(luaBase, luaBootstrap)

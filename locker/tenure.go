@@ -26,12 +26,14 @@ type tenure struct {
 	// reservation is where it waited for a quorum, until it is released; "" if it did not.
 	reservation string
 	rest        *rest // the nodes of a quorum that were not asked, or nil
+	line        *line // along which it may be passed on; nil if it may not
 
 	mu       sync.Mutex // guards what follows, and the handles' own state
 	released bool       // or detached; outcome is known
 	unsure   bool       // a release was sent and not answered
 	held     *Lease     // the first of the handles that hold it; nil once it is over
 	term     term
+	lasts    time.Duration // the TTL that the last answered request has armed
 	// lapse is when the server has certainly let go, if no request is in flight.
 	lapse   time.Time
 	renewAt time.Time // zero while a renewal is asked for
@@ -40,6 +42,7 @@ type tenure struct {
 	renewing bool          // a renewal is in flight
 	renewed  chan struct{} // closed when it ends, if somebody waits for that
 	asked    time.Duration // the TTL that it asks for
+	turn     turn          // in which it is passed on
 
 	releasing chan struct{} // closed when the release in progress ends; nil if none is
 	// outcome is what Unlock of any handle says. Before the release it is the
@@ -77,6 +80,7 @@ func newLease(m *Mutex, g grant) *Lease {
 	t.armed(g.sent, g.ttl)
 	t.mayArm(time.Now(), m.ttl) // its requests asked for as much
 	t.renewAt = firstRenewalTime(g.sent.at, g.ttl)
+	t.turn = turn{begun: time.Now(), used: g.token, reserved: g.token}
 	return l
 }
 
@@ -92,13 +96,16 @@ func (t *tenure) watch(apart bool) bool {
 	if !apart {
 		t.client.holdings.add(t)
 	}
+	if t.line != nil && t.line.hold(t) {
+		t.keepAsking(time.Now())
+	}
 	return true
 }
 
 // admit makes l a handle of the tenure, as m asks for it, from now on. If it is not
 // to be renewed it is good for ttl from that moment. It needs t.mu.
 func (t *tenure) admit(l *Lease, m *Mutex, from moment, ttl time.Duration) {
-	l.tenure, l.mutex = t, m
+	l.tenure, l.mutex, l.token = t, m, t.token
 	if m.cfg.maxHold > 0 {
 		l.limit = time.Now().Add(m.cfg.maxHold)
 	}
@@ -112,7 +119,9 @@ func (t *tenure) admit(l *Lease, m *Mutex, from moment, ttl time.Duration) {
 func (t *tenure) check(asleep time.Duration) { t.checkAt(moment{time.Now(), asleep}) }
 
 func (t *tenure) checkAt(now moment) {
-	t.end(func(l *Lease) error { return l.overdue(now) })
+	if t.end(func(l *Lease) error { return l.overdue(now) }) {
+		t.vacate()
+	}
 	if t.term.leftAt(now) <= 0 {
 		t.lose(nil)
 	}
@@ -128,16 +137,25 @@ func (t *tenure) lose(reason error) {
 	}
 	loss := t.loss(reason)
 	t.end(func(*Lease) error { return loss })
+	t.vacate()
+}
+
+// vacate lets those who stand in line ask the server again. It needs t.mu.
+func (t *tenure) vacate() {
+	if t.line != nil {
+		t.line.vacate(t, t.turn.others)
+	}
 }
 
 func (t *tenure) loss(reason error) *LostError {
 	return &LostError{Name: t.mutex.name, Reason: reason, LastErr: t.lastErr}
 }
 
-// end ends the handles for which cause gives an error. It needs t.mu.
-func (t *tenure) end(cause func(*Lease) error) {
+// end ends the handles for which cause gives an error, and tells whether the tenure is
+// over by that. It needs t.mu.
+func (t *tenure) end(cause func(*Lease) error) (over bool) {
 	if t.held == nil {
-		return
+		return false
 	}
 	for p := &t.held; *p != nil; {
 		l := *p
@@ -151,6 +169,7 @@ func (t *tenure) end(cause func(*Lease) error) {
 	if t.held == nil {
 		t.client.holdings.remove(t)
 	}
+	return t.held == nil
 }
 
 // armed moves the deadline after a request that armed ttl was answered. It never
@@ -159,6 +178,7 @@ func (t *tenure) armed(sent moment, ttl time.Duration) { t.armedBy(now(), sent, 
 
 func (t *tenure) armedBy(now, sent moment, ttl time.Duration) {
 	t.term = t.term.later(newTerm(sent, ttl), moment{now.at, sent.asleep})
+	t.lasts = ttl
 	t.mayArm(now.at, ttl)
 	t.lastErr = nil
 }

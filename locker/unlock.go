@@ -16,7 +16,8 @@ const releaseTime = 3 * time.Second
 // Unlock gives the lock up. From its call on the lease is not held here, whatever
 // the outcome:
 //
-//   - nil: the lock was ours until now and is free; or its owner has re-entered it,
+//   - nil: the lock was ours until now and is free, or has gone to a goroutine of this
+//     client that waited for it, without a request; or its owner has re-entered it,
 //     and holds it by another lease still. Then nothing is sent: the last of them
 //     to be unlocked frees it, and its outcome is that of all.
 //   - [ErrAbsent]: it had run out before; nobody holds it.
@@ -35,6 +36,9 @@ const releaseTime = 3 * time.Second
 // background.
 func (l *Lease) Unlock(ctx context.Context) error {
 	t := l.tenure
+	if t.pass(l) {
+		return nil
+	}
 	t.client.join()
 	defer t.client.leave()
 	begun, err := t.startRelease(ctx, l)
@@ -125,6 +129,7 @@ func (t *tenure) endRelease(outcome error, known bool) {
 	}
 	close(t.releasing)
 	t.releasing = nil
+	t.vacate()
 }
 
 // awaitRenewal waits for the renewal in flight: nothing of a lease shall be on its way

@@ -31,7 +31,7 @@ type standing struct {
 // wait tries until the lock is had or it is time to stop.
 func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 	a.brief = a.mutex.cfg.retry == nil
-	if a.brief && !a.req.unfair && a.client.quorum == nil && a.client.contention.likely(a.req.keys.record, a.begun) {
+	if a.slot == nil && a.brief && !a.req.unfair && a.client.quorum == nil && a.client.contention.likely(a.req.keys.record, a.begun) {
 		a.listen(ctx)
 	}
 	for n := 1; ; n++ {
@@ -100,6 +100,9 @@ func (a *attempt) consider(ctx context.Context, err error) error {
 	a.reason = err
 	if errors.Is(err, ErrLocked) {
 		a.client.contention.meet(a.req.keys.record, time.Now())
+	}
+	if a.line != nil {
+		a.line.note(err)
 	}
 	if ctx.Err() != nil || a.client.ctx.Err() != nil {
 		return a.waitError(ctx)

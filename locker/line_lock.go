@@ -1,0 +1,97 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// lockInLine is Lock for a mutex that passes along a [line].
+func (m *Mutex) lockInLine(ctx context.Context) (*Lease, error) {
+	begun := time.Now()
+	for {
+		ln, w, err := m.client.lines.join(m)
+		if err != nil {
+			return nil, err
+		}
+		if w == nil {
+			return m.lead(ctx, ln, begun)
+		}
+		called := w.wait(ctx)
+		lease, err := w.lease, w.err
+		if !called || err == ErrClosed {
+			err = waitError(ctx, m.name, w.why(), begun)
+		}
+		w.recycle()
+		switch {
+		case err != nil:
+			return nil, err
+		case lease == nil:
+			return m.lead(ctx, ln, begun)
+		}
+		if err = lease.tenure.fence(ctx, lease); err == nil {
+			return lease, nil
+		}
+		if !errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) || ctx.Err() != nil {
+			// The next in line may do better.
+			_ = lease.Unlock(ctx)
+			if ctx.Err() != nil || errors.Is(err, ErrClosed) {
+				err = waitError(ctx, m.name, nil, begun)
+			}
+			return nil, err
+		}
+		// It was lost before it could be used.
+	}
+}
+
+// lead asks the server for all who stand in line, with the attempt that an earlier leader
+// has left, so that its place in the queue is kept.
+func (m *Mutex) lead(ctx context.Context, ln *line, begun time.Time) (lease *Lease, err error) {
+	a := ln.attempt
+	defer func() {
+		switch {
+		case lease != nil:
+		case err != nil && ctx.Err() == nil:
+			ln.fail(err)
+		case ln.resign(a):
+			return // the attempt goes on
+		}
+		if a != nil {
+			a.end()
+		}
+	}()
+	if a == nil {
+		if a, err = m.begin(ctx, Owner{}); err != nil {
+			return nil, err
+		}
+		a.line = ln
+		if ln.behind {
+			a.queueUp(ctx)
+		}
+	}
+	a.mutex, a.begun = m, begun
+	return a.wait(ctx)
+}
+
+// queueUp makes the first request one for a place in the queue.
+func (a *attempt) queueUp(ctx context.Context) {
+	a.asked = true
+	a.slot = a.client.hub.join()
+	a.client.hub.ready(ctx)
+}
+
+// stoodInLineFor says who holds the lock while goroutines of this client wait for it: they
+// come before a TryLock.
+func (m *Mutex) stoodInLineFor(ctx context.Context) error {
+	begun := time.Now()
+	status, err := m.client.Inspect(ctx, m.name)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return waitError(ctx, m.name, nil, begun)
+	case err != nil:
+		return err
+	case status.Held():
+		return &LockedError{Name: m.name, Holder: status.Holders[0]}
+	}
+	return &LockedError{Name: m.name, Holder: Holder{Mode: m.mode.public(), Label: m.client.cfg.label, Metadata: m.cfg.metadata}}
+}

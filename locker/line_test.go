@@ -1,0 +1,590 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// inLine makes n goroutines want m, one after the other.
+func inLine(t *testing.T, m *Mutex, n int) []<-chan *Lease {
+	got := make([]<-chan *Lease, n)
+	for i := range got {
+		got[i] = background(t, m)
+	}
+	return got
+}
+
+// refusesScript makes every call of a script fail.
+func refusesScript(s *script, err error) func(context.Context, driver.Command) error {
+	return func(_ context.Context, cmd driver.Command) error {
+		if len(cmd.Args) > 1 && cmd.Args[1] == s.sha {
+			return err
+		}
+		return nil
+	}
+}
+
+func TestLockPassesAlongTheLine(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		f.reset()
+		got := inLine(t, m, 3)
+		assert.Equal(t, []string{"EVALSHA"}, f.commands(), "whether others wait")
+		for _, next := range got {
+			f.reset()
+			ended := lease.Context()
+			assert.Nil(t, granted(next))
+			require.NoError(t, lease.Unlock(t.Context()))
+			assert.ErrorIs(t, context.Cause(ended), ErrReleased)
+			heir := granted(next)
+			require.NotNil(t, heir)
+			assert.Empty(t, f.commands())
+			assert.NoError(t, heir.Err())
+			assert.Same(t, lease.tenure, heir.tenure)
+
+			require.NoError(t, lease.Unlock(t.Context()), "again")
+			assert.ErrorIs(t, lease.Err(), ErrReleased)
+			assert.ErrorIs(t, lease.Extend(t.Context(), time.Minute), ErrReleased)
+			_, err := lease.Detach(t.Context(), time.Minute)
+			assert.ErrorIs(t, err, ErrReleased)
+			assert.NoError(t, heir.Err(), "is not touched")
+			lease = heir
+		}
+		require.NoError(t, lease.Unlock(t.Context()))
+		assert.False(t, f.Exists("k"))
+		assert.Empty(t, m.client.lines.byKey)
+	})
+}
+
+// A lock that nobody else of the client wants costs what it did, and leaves no line.
+func TestLinesAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		for _, opt := range []Option{TTL(time.Minute), NoRenewal(), Retry(Constant(time.Second)), Fenced()} {
+			lease, err := c.Mutex("k", opt).Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+			assert.Empty(t, c.lines.byKey)
+		}
+		require.NoError(t, f.Set("k", "foreign"))
+		_, err := c.Mutex("k").Lock(t.Context())
+		require.ErrorIs(t, err, ErrForeign)
+		assert.Empty(t, c.lines.byKey)
+	})
+}
+
+func TestTokensGrowAlongTheLine(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		a, b := f.client(t).Mutex("k", Fenced()), f.client(t).Mutex("k", Fenced())
+		var last Token
+		for range 3 {
+			for _, m := range []*Mutex{a, b} {
+				lease, err := m.Lock(t.Context())
+				require.NoError(t, err)
+				got := inLine(t, m, 200)
+				for _, next := range got {
+					assert.Greater(t, lease.Token(), last)
+					last = lease.Token()
+					require.NoError(t, lease.Unlock(t.Context()))
+					assert.Equal(t, last, lease.Token(), "stays")
+					time.Sleep(10 * time.Microsecond)
+					lease = granted(next)
+					require.NotNil(t, lease)
+				}
+				require.NoError(t, lease.Unlock(t.Context()))
+				last = lease.Token()
+			}
+		}
+		now := Token(time.Now().UnixMicro())
+		assert.LessOrEqual(t, last, now+tokensAhead, "tokens keep to the server's clock")
+	})
+}
+
+// A token that runs short is asked for before the lock is handed out.
+func TestPassedLeaseWaitsForItsToken(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Fenced())
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() { f.before = refusesScript(turnScript, driver.NotSent(errors.New("no route"))) })
+		next := background(t, m)
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.Nil(t, granted(next))
+		time.Sleep(500 * time.Millisecond)
+		require.Nil(t, granted(next))
+		f.set(func() { f.before = nil })
+		time.Sleep(2 * time.Second)
+		heir := granted(next)
+		require.NotNil(t, heir)
+		assert.Greater(t, heir.Token(), lease.Token())
+		assert.Same(t, lease.tenure, heir.tenure)
+	})
+}
+
+func TestCancelledWhileItsTokenIsAskedForGivesTheLockOn(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Fenced())
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() { f.before = refusesScript(turnScript, driver.NotSent(errors.New("no route"))) })
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := m.Lock(ctx)
+			ended <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, lease.Unlock(t.Context()))
+		synctest.Wait()
+		cancel()
+		assert.ErrorIs(t, <-ended, context.Canceled)
+		synctest.Wait()
+		assert.False(t, f.Exists("k"))
+	})
+}
+
+// A server that refuses to reserve tokens says so to who wants one.
+func TestRefusalOfTokens(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Fenced())
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() { f.before = refusesScript(turnScript, driver.NewServerError("OOM command not allowed")) })
+		failed := make(chan error, 1)
+		go func() {
+			_, err := m.Lock(t.Context())
+			failed <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, lease.Unlock(t.Context()))
+		refusal, ok := errors.AsType[*driver.ServerError](<-failed)
+		require.True(t, ok)
+		assert.Equal(t, "OOM", refusal.Code)
+		assert.False(t, f.Exists("k"))
+	})
+}
+
+// While goroutines of one client pass a lock along, another client has it soon.
+func TestOthersHaveTheirTurn(t *testing.T) {
+	for _, opts := range [][]Option{nil, {Fenced()}} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			ctx, cancel := context.WithCancel(t.Context())
+			m, other := f.client(t).Mutex("k", opts...), f.client(t).Mutex("k", opts...)
+			var passes, inside atomic.Int32
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						err := m.Do(ctx, func(context.Context) error {
+							assert.EqualValues(t, 1, inside.Add(1))
+							passes.Add(1)
+							time.Sleep(100 * time.Microsecond)
+							inside.Add(-1)
+							return nil
+						})
+						assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
+					}
+				})
+			}
+			for range 10 {
+				time.Sleep(50 * time.Millisecond)
+				begun := time.Now()
+				lease, err := other.Lock(t.Context())
+				require.NoError(t, err)
+				assert.LessOrEqual(t, time.Since(begun), askEvery+turnTime+time.Millisecond)
+				assert.EqualValues(t, 1, inside.Add(1))
+				time.Sleep(100 * time.Microsecond)
+				inside.Add(-1)
+				require.NoError(t, lease.Unlock(t.Context()))
+			}
+			cancel()
+			wg.Wait()
+			assert.Greater(t, passes.Load(), int32(4000))
+			time.Sleep(time.Second)
+			assert.False(t, f.Exists("k"))
+		})
+	}
+}
+
+// Who holds a lock for long gives it back to the server, where order is kept.
+func TestLongHoldsGoByTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		mine := background(t, m)
+		time.Sleep(time.Second)
+		theirs := background(t, f.client(t).Mutex("k"))
+		time.Sleep(time.Second)
+		require.NoError(t, lease.Unlock(t.Context()))
+		assert.Nil(t, granted(mine))
+		lease = granted(theirs)
+		require.NotNil(t, lease, "it waited at the server")
+		require.NoError(t, lease.Unlock(t.Context()))
+		assert.NotNil(t, granted(mine))
+	})
+}
+
+func TestPlaceAtTheServerIsTheLinesOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, err := f.client(t, Label("stranger")).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		m := f.client(t).Mutex("k")
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error, 2)
+		for range 2 { // the leader, and who would come after it
+			go func() {
+				_, err := m.Lock(ctx)
+				left <- err
+			}()
+			synctest.Wait()
+		}
+		mine := inLine(t, m, 2)
+		theirs := background(t, f.client(t).Mutex("k"))
+		s, err := m.client.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Equal(t, 2, s.Waiters, "one for all of a client")
+
+		cancel()
+		for range 2 {
+			err := <-left
+			assert.ErrorIs(t, err, context.Canceled)
+			locked, ok := errors.AsType[*LockedError](err)
+			require.True(t, ok, "%v", err)
+			assert.Equal(t, "stranger", locked.Holder.Label)
+		}
+		synctest.Wait()
+		require.NoError(t, held.Unlock(t.Context()))
+		assert.Nil(t, granted(theirs))
+		for _, next := range mine {
+			lease := granted(next)
+			require.NotNil(t, lease, "it kept the place")
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+		assert.NotNil(t, granted(theirs))
+	})
+}
+
+func TestWaitersInLineLeaveNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		c := f.client(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				_, err := c.Mutex("k").Lock(ctx)
+				assert.ErrorIs(t, err, context.Canceled)
+			})
+		}
+		synctest.Wait()
+		f.reset()
+		time.Sleep(10 * time.Second)
+		assert.LessOrEqual(t, len(f.commands()), 20, "one asks for all")
+		cancel()
+		wg.Wait()
+		synctest.Wait()
+		s, err := c.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Zero(t, s.Waiters)
+		assert.Empty(t, c.lines.byKey)
+		require.NoError(t, held.Unlock(t.Context()))
+		assert.False(t, f.Exists("k"))
+	})
+}
+
+func TestWaiterInLineTellsWhoHolds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t, Label("me"))
+		held, err := c.Mutex("k", Metadata("job")).Lock(t.Context())
+		require.NoError(t, err)
+		_, err = c.Mutex("k", Metadata("job"), WaitTimeout(time.Second)).Lock(t.Context())
+		assert.ErrorIs(t, err, ErrWaitTimeout)
+		locked, ok := errors.AsType[*LockedError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, Holder{Mode: Exclusive, Holds: 1, Label: "me", Metadata: "job", Remaining: DefaultTTL - time.Second}, locked.Holder)
+		require.NoError(t, held.Unlock(t.Context()))
+	})
+}
+
+// The loss of a tenure reaches who holds it now, and those behind ask the server.
+func TestLossWhileTheLockIsPassedOn(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Fenced())
+		first, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		got := inLine(t, m, 3)
+		require.NoError(t, first.Unlock(t.Context()))
+		second := granted(got[0])
+		require.NotNil(t, second)
+		_, err = f.client(t).ForceRelease(t.Context(), "k")
+		require.NoError(t, err)
+		assert.NoError(t, second.Err(), "not known yet")
+		time.Sleep(askEvery)
+		require.NoError(t, second.Unlock(t.Context()))
+		third := granted(got[1])
+		require.NotNil(t, third)
+		assert.ErrorIs(t, third.Err(), ErrAbsent, "the server said so when it was asked whether others wait")
+		assert.NoError(t, first.Unlock(t.Context()), "its time was over before")
+		assert.ErrorIs(t, third.Unlock(t.Context()), ErrAbsent)
+		fourth := granted(got[2])
+		require.NotNil(t, fourth)
+		assert.NoError(t, fourth.Err())
+		assert.NotSame(t, third.tenure, fourth.tenure)
+		assert.Greater(t, fourth.Token(), third.Token())
+	})
+}
+
+// Where renewals fail the lock is given back while it lasts.
+func TestLateRenewalEndsThePassing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", TTL(3*time.Second))
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() { f.before = refusesScript(mutexFamily.renew, driver.NotSent(errors.New("no route"))) })
+		time.Sleep(1900 * time.Millisecond)
+		next := background(t, m)
+		require.NoError(t, lease.Unlock(t.Context()))
+		heir := granted(next)
+		require.NotNil(t, heir)
+		assert.NotSame(t, lease.tenure, heir.tenure)
+		assert.Greater(t, time.Until(heir.Deadline()), 2*time.Second)
+	})
+}
+
+// Nobody inherits a lease that was extended for long.
+func TestExtendedLeaseIsNotPassedOn(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", TTL(3*time.Second))
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Extend(t.Context(), time.Hour))
+		next := background(t, m)
+		require.NoError(t, lease.Unlock(t.Context()))
+		heir := granted(next)
+		require.NotNil(t, heir)
+		assert.LessOrEqual(t, f.TTL("k"), 3*time.Second)
+	})
+}
+
+func TestPassedLeaseIsRenewedAndHasItsOwnMaxHold(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t, TTL(time.Second))
+		lease, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		bounded := background(t, c.Mutex("k", MaxHold(20*time.Second)))
+		last := background(t, c.Mutex("k"))
+		require.NoError(t, lease.Unlock(t.Context()))
+		heir := granted(bounded)
+		require.NotNil(t, heir)
+		time.Sleep(20*time.Second - time.Millisecond)
+		assert.NoError(t, heir.Err())
+		time.Sleep(time.Millisecond)
+		assert.ErrorIs(t, heir.Err(), ErrMaxHold)
+		time.Sleep(time.Minute)
+		lease = granted(last)
+		require.NotNil(t, lease, "it asked the server")
+		assert.NotSame(t, heir.tenure, lease.tenure)
+		time.Sleep(time.Minute)
+		assert.NoError(t, lease.Err())
+	})
+}
+
+func TestCloseEndsTheLine(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lease, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		const n = 5
+		failed := make(chan error, n)
+		for range n {
+			go func() {
+				_, err := c.Mutex("k").Lock(t.Context())
+				failed <- err
+			}()
+		}
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		for range n {
+			err := <-failed
+			assert.ErrorIs(t, err, ErrClosed)
+			assert.ErrorIs(t, err, ErrLocked)
+		}
+		assert.ErrorIs(t, lease.Err(), ErrClosed)
+		assert.False(t, f.Exists("k"))
+		_, err = c.Mutex("k").Lock(t.Context())
+		assert.ErrorIs(t, err, ErrClosed)
+	})
+}
+
+func TestDetachAfterPassing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Fenced())
+		first, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		got := inLine(t, m, 2)
+		require.NoError(t, first.Unlock(t.Context()))
+		second := granted(got[0])
+		require.NotNil(t, second)
+		id, err := second.Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		assert.Nil(t, granted(got[1]), "the lock is still held, by nobody yet")
+		taken, err := f.client(t).Mutex("k", Fenced()).Attach(t.Context(), id)
+		require.NoError(t, err)
+		assert.Greater(t, taken.Token(), second.Token())
+		assert.NoError(t, first.Unlock(t.Context()))
+		assert.ErrorIs(t, first.Extend(t.Context(), time.Hour), ErrReleased)
+		assert.ErrorIs(t, second.Unlock(t.Context()), ErrReleased)
+		assert.NoError(t, taken.Err())
+		require.NoError(t, taken.Unlock(t.Context()))
+		third := granted(got[1])
+		require.NotNil(t, third)
+		assert.Greater(t, third.Token(), taken.Token())
+	})
+}
+
+// What waiting cannot mend is said to all who stand in line.
+func TestRefusalReachesTheWholeLine(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		_, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		c := f.client(t)
+		const n = 4
+		failed := make(chan error, n)
+		for range n {
+			go func() {
+				_, err := c.Mutex("k").Lock(t.Context())
+				failed <- err
+			}()
+		}
+		synctest.Wait()
+		f.set(func() { f.before = refusesScript(mutexFamily.acquire, driver.NewServerError("NOPERM no")) })
+		for range n {
+			refusal, ok := errors.AsType[*driver.ServerError](<-failed)
+			require.True(t, ok)
+			assert.Equal(t, "NOPERM", refusal.Code)
+		}
+		assert.Empty(t, c.lines.byKey)
+	})
+}
+
+func TestOutageIsWaitedOutInLine(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", TTL(2*time.Second))
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		got := inLine(t, m, 3)
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error { <-ctx.Done(); return ctx.Err() }
+		})
+		time.Sleep(20 * time.Second)
+		assert.ErrorIs(t, lease.Err(), ErrLost)
+		f.set(func() { f.before = nil })
+		time.Sleep(5 * time.Second)
+		for _, next := range got {
+			heir := granted(next)
+			require.NotNil(t, heir)
+			require.NoError(t, heir.Unlock(t.Context()))
+		}
+	})
+}
+
+func TestTryLockDoesNotOvertakeTheLine(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, err := f.client(t, Label("stranger")).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		m := f.client(t, Label("me")).Mutex("k")
+		holder := func() string {
+			_, err := m.TryLock(t.Context())
+			locked, ok := errors.AsType[*LockedError](err)
+			require.True(t, ok, "%v", err)
+			return locked.Holder.Label
+		}
+		got := inLine(t, m, 2)
+		assert.Equal(t, "stranger", holder())
+		f.Del("k") // unnoticed by those who wait
+		assert.Equal(t, "me", holder())
+		time.Sleep(pollInterval)
+		lease := granted(got[0])
+		require.NotNil(t, lease)
+		assert.Equal(t, "me", holder())
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NotNil(t, granted(got[1]))
+		assert.ErrorIs(t, held.Unlock(t.Context()), ErrTaken)
+	})
+}
+
+// Cancelling races passing: no lock is lost between the two.
+func TestCancelRacesPassing(t *testing.T) {
+	for _, opt := range []Option{TTL(time.Minute), Fenced()} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			var clients []*Client
+			var inside atomic.Int32
+			var wg sync.WaitGroup
+			var last Token
+			for i := range 2 {
+				c := f.client(t)
+				clients = append(clients, c)
+				for j := range 8 {
+					wg.Go(func() {
+						for n := range 60 {
+							ctx, cancel := context.WithTimeout(t.Context(), time.Duration((i+3*j+5*n)%11)*100*time.Microsecond)
+							lease, err := c.Mutex("k", opt).Lock(ctx)
+							if err == nil {
+								assert.EqualValues(t, 1, inside.Add(1))
+								assert.GreaterOrEqual(t, lease.Token(), last)
+								last = lease.Token()
+								time.Sleep(time.Duration(n%3) * 100 * time.Microsecond)
+								inside.Add(-1)
+								err = lease.Unlock(t.Context())
+								assert.NoError(t, err)
+							} else {
+								assert.ErrorIs(t, err, context.DeadlineExceeded)
+							}
+							cancel()
+						}
+					})
+				}
+			}
+			wg.Wait()
+			synctest.Wait()
+			assert.False(t, f.Exists("k"))
+			for _, c := range clients {
+				assert.Empty(t, c.lines.byKey)
+				s, err := c.Inspect(t.Context(), "k")
+				require.NoError(t, err)
+				assert.Zero(t, s.Waiters)
+			}
+		})
+	}
+}
+
+// A driver that panics takes its caller down, and not those who stand behind it.
+func TestPanicOfTheLeader(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		m := f.client(t).Mutex("k")
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { panic("in the driver") }
+		})
+		assert.Panics(t, func() { m.Lock(t.Context()) })
+		f.set(func() { f.before = nil })
+		next := background(t, m)
+		require.NoError(t, held.Unlock(t.Context()))
+		assert.NotNil(t, granted(next))
+	})
+}

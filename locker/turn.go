@@ -1,0 +1,232 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A turn bounds how a tenure is passed along a [line]. Once others are known to wait at
+// the server, it is over after turnTime or turnPasses. While it is not known, the
+// server is asked; that does not hold the passing up.
+type turn struct {
+	begun  time.Time
+	passes int
+
+	asking chan struct{} // closed when the request in flight ends; nil if none is
+	asked  time.Time     // when the last one was made
+	heard  time.Time     // until when the last answer is good
+	others bool          // wait, said the answer
+	failed error         // why there was none
+
+	// used is the last fencing token that was given out, and reserved the last one
+	// that may be.
+	used, reserved Token
+}
+
+const (
+	turnTime   = 2 * time.Millisecond
+	turnPasses = 1000
+	// askEvery is how often the server is asked while the lock is passed on.
+	askEvery = 2 * time.Millisecond
+	// hearTime is how long an answer is good for. Who holds the lock for longer gives it
+	// back to the server, which then knows who has waited longest.
+	hearTime = 10 * time.Millisecond
+	// tokensAhead is by how many µs reserved tokens may run ahead of the server's clock:
+	// enough of them for a turn. So long as a server that loses its data is away for
+	// longer than that, later tokens are larger.
+	tokensAhead = 2000
+	// fewTokens is how many are left when more are asked for.
+	fewTokens = 64
+)
+
+// pass gives the lock on to who stands next in line, in place of l, which is over then. The
+// server needs not know. It returns false where nobody stands there, or the lock has to
+// be given back.
+func (t *tenure) pass(l *Lease) (passed bool) {
+	if t.line == nil {
+		return false
+	}
+	t.mu.Lock()
+	if l.passed || t.held != l {
+		defer t.mu.Unlock()
+		return l.passed
+	}
+	now := time.Now()
+	if t.check(moment{t.term.deadline, t.term.asleep}.asleepNow()); t.held != l || !t.passable(now) {
+		t.mu.Unlock()
+		return false
+	}
+	w := t.line.next(t)
+	if w == nil {
+		t.mu.Unlock()
+		return false
+	}
+	t.held, l.passed = nil, true
+	l.end(ErrReleased)
+	heir := &Lease{}
+	t.admit(heir, w.mutex, moment{}, 0)
+	t.turn.passes++
+	if heir.token = 0; t.turn.used < t.turn.reserved {
+		t.turn.used++
+		heir.token = t.turn.used
+	}
+	if !heir.limit.IsZero() {
+		t.plan()
+	}
+	t.keepAsking(now)
+	t.mu.Unlock()
+	w.lease = heir
+	w.called <- struct{}{}
+	return true
+}
+
+// passable tells whether another goroutine may have the lock now, without the server. It
+// needs t.mu.
+func (t *tenure) passable(now time.Time) bool {
+	if t.term.deadline.Sub(now) < t.lasts/3 {
+		return false // the renewal is late
+	}
+	if t.lapse.Sub(now) > t.mutex.ttl+t.mutex.attempt {
+		return false // it was extended, and would outlive the next holder by more than its TTL
+	}
+	if now.Sub(t.turn.begun) < turnTime && t.turn.passes < turnPasses {
+		return true
+	}
+	return !t.turn.others && now.Before(t.turn.heard)
+}
+
+// keepAsking asks the server from time to time whether others wait. It needs t.mu.
+func (t *tenure) keepAsking(now time.Time) {
+	short := t.mutex.cfg.fenced && t.turn.used+fewTokens > t.turn.reserved
+	if short || !t.turn.others && now.Sub(t.turn.asked) >= askEvery {
+		t.ask(now)
+	}
+}
+
+// lineForms is called when somebody comes to stand in line where nobody stood.
+func (t *tenure) lineForms() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.held != nil {
+		t.keepAsking(time.Now())
+	}
+}
+
+// ask puts the request in flight, unless one is, and returns what is closed at its end;
+// nil if the client is closing. It needs t.mu.
+func (t *tenure) ask(now time.Time) <-chan struct{} {
+	if t.turn.asking != nil {
+		return t.turn.asking
+	}
+	if t.client.enter() != nil {
+		return nil
+	}
+	t.turn.asking, t.turn.asked = make(chan struct{}), now
+	go t.listenAround(turnCall(t.mutex, t.id, max(t.turn.used, t.token)))
+	return t.turn.asking
+}
+
+// listenAround makes the request.
+func (t *tenure) listenAround(c call) {
+	defer t.client.leave()
+	ctx, cancel := context.WithTimeout(t.client.ctx, t.mutex.attempt)
+	defer cancel()
+	sent := time.Now()
+	v, err := t.client.deployment.run(ctx, c)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.turn.asking)
+	t.turn.asking = nil
+	var others bool
+	var reserved Token
+	if err == nil {
+		others, reserved, err = turnReply(v)
+	}
+	if t.turn.failed = err; err == nil {
+		heard := time.Now()
+		t.turn.others, t.turn.heard = others, heard.Add(hearTime+heard.Sub(sent))
+		t.turn.reserved = max(t.turn.reserved, reserved)
+	} else if errors.Is(err, ErrNotHeld) {
+		t.lose(err)
+		t.plan()
+	}
+}
+
+func turnCall(m *Mutex, id string, used Token) call {
+	return turnScript.call([]string{m.keys.record, m.keys.fence, m.keys.queue},
+		[]string{id, keepFence(m.cfg.fenced, m.ttl), used.String(), Token(tokensAhead).String()})
+}
+
+func turnReply(v driver.Value) (others bool, reserved Token, err error) {
+	status, rest, ok := splitReply(v)
+	switch {
+	case !ok:
+	case status == 1 && len(rest) == 2:
+		reserved, err = readToken(rest[1])
+		return rest[0] == int64(1), reserved, err
+	case status == 0:
+		return false, 0, ErrAbsent
+	case status == -1:
+		return false, 0, ErrTaken
+	}
+	return false, 0, oddReply("turn", v)
+}
+
+// fence sees to it that l, which was passed on, has a fencing token, if it is to have
+// one. It waits until the server has reserved some.
+func (t *tenure) fence(ctx context.Context, l *Lease) error {
+	for l.mutex.cfg.fenced && l.token == 0 {
+		if err := t.reserve(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reserve gives l a token, or asks for some.
+func (t *tenure) reserve(ctx context.Context, l *Lease) error {
+	t.mu.Lock()
+	if t.check(suspended.recent()); l.cause != nil {
+		defer t.mu.Unlock()
+		return l.cause
+	}
+	if t.turn.used < t.turn.reserved {
+		defer t.mu.Unlock()
+		t.turn.used++
+		l.token = t.turn.used
+		return nil
+	}
+	flight := t.ask(time.Now())
+	t.mu.Unlock()
+	if flight == nil {
+		return ErrClosed
+	}
+	select {
+	case <-flight:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	t.mu.Lock()
+	err := t.turn.failed
+	t.mu.Unlock()
+	switch {
+	case err == nil, errors.Is(err, ErrNotHeld):
+		return nil
+	case !transient(err):
+		return requestError(err)
+	}
+	return t.client.sleep(ctx, retryPause(t.mutex.ttl))
+}
+
+// locked says that the tenure is in the way of somebody else.
+func (t *tenure) locked() *LockedError {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &LockedError{Name: t.mutex.name, by: t.id, Holder: Holder{
+		Mode: t.mode.public(), Holds: 1, Token: t.token, Label: t.client.cfg.label, Metadata: t.mutex.cfg.metadata,
+		Remaining: max(time.Until(t.lapse), 0),
+	}}
+}
