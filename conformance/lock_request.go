@@ -169,12 +169,14 @@ var lockRequestCases = []testCase{
 			held := k.take(k.client().Mutex(name, opts...))
 			own := k.stored()
 			ctx, cancel := context.WithCancel(k.ctx)
-			c := k.client()
 			var waiting []*grant
-			for range 3 {
+			for i := range 3 {
+				c := k.client()
+				waiting = append(waiting, k.later(ctx, c.Mutex(name, opts...)))
+				k.waiters(name, i+1)
+				// Goroutines of one client share its place.
 				waiting = append(waiting, k.later(ctx, c.Mutex(name, opts...)))
 			}
-			k.waiters(name, len(waiting))
 			cancel()
 			for _, g := range waiting {
 				k.refused(g, k.times.prompt, "Lock whose ctx was cancelled")

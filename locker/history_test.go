@@ -61,10 +61,11 @@ const (
 	unattach             // give that back
 	repeat               // an earlier request arrives once more
 	force                // end all leases
+	turnOver             // pass the lock on among the goroutines of a client
 	verbs
 )
 
-var weights = [verbs]int{idle: 1, ask: 27, set: 3, renew: 5, end: 9, crash: 3, attach: 4, unattach: 2, repeat: 9, force: 1}
+var weights = [verbs]int{idle: 1, ask: 27, set: 3, renew: 5, end: 9, crash: 3, attach: 4, unattach: 2, repeat: 9, force: 1, turnOver: 4}
 
 // The waiters' clients listen to channelsHeard. Nobody hears what is published to
 // channelDeaf: a connection that is half open.
@@ -214,6 +215,8 @@ func (s *sending) String() string {
 		return fmt.Sprintf("%v is given back to %v", c, c.from)
 	case force:
 		return "all are forced to release"
+	case turnOver:
+		return fmt.Sprintf("%v passes the lock on", c)
 	}
 	return "nothing is done"
 }

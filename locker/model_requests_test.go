@@ -71,6 +71,15 @@ func (m *model) renew(c *claim, ttl time.Duration) modelReply {
 	return modelReply{finding: isDone}
 }
 
+// turnOver reserves tokens for those to whom c's client passes the lock on, if it is fenced.
+// The reply has the last of them.
+func (m *model) turnOver(c *claim) modelReply {
+	if m.hold(c.name) == nil {
+		return modelReply{finding: m.lost(c)}
+	}
+	return modelReply{finding: isPassed, token: m.draw(c, c.mode, nil), waited: len(m.queue) > 0}
+}
+
 // lost tells what has become of a lock that c does not hold.
 func (m *model) lost(c *claim) finding {
 	mutex := kindOf(modeMutex)

@@ -65,13 +65,15 @@ const (
 	isAbsent   finding = "absent"
 	isTaken    finding = "somebody else's"
 	isBroken   finding = "broken"
+	isPassed   finding = "passed on"
 )
 
 // A modelReply is what a request must be answered.
 type modelReply struct {
 	finding finding
 	token   int
-	seq     int // the place in the queue, 0 for none
+	seq     int  // the place in the queue, 0 for none
+	waited  bool // others wait
 	// holders are the holds in the way, of which the reply names one; or, of a
 	// lock that was broken, all.
 	holders []*modelHold

@@ -19,6 +19,12 @@ func (r *replay) compare(want modelReply, got serverReply) error {
 	switch want.finding {
 	case isHeld:
 		return r.compareToken(want.token, got.token)
+	case isPassed:
+		// What has run out in the queue may not have been noticed.
+		if want.waited && !got.waited {
+			return errors.New("expected: others wait\ngiven:    nobody does")
+		}
+		return r.compareToken(want.token, got.token)
 	case isLocked:
 		if err := r.compareSeq(want.seq, got.seq); err != nil || len(got.holders) == 0 {
 			return err

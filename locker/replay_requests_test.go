@@ -13,6 +13,7 @@ type serverReply struct {
 	token   Token
 	owner   string
 	seq     string
+	waited  bool
 	holders []Holder
 }
 
@@ -49,6 +50,8 @@ func (r *replay) expect(s *sending) modelReply {
 		return r.model.attach(c, c.from, c.unsure)
 	case unattach:
 		return r.model.unattach(c, c.from)
+	case turnOver:
+		return r.model.turnOver(c)
 	}
 	return r.model.force()
 }
@@ -77,6 +80,13 @@ func (r *replay) send(ctx context.Context, s *sending) (serverReply, error) {
 			unsure = c.unsure.id()
 		}
 		a.token, a.owner, err = store.attach(ctx, req, c.from.id(), unsure)
+	case turnOver:
+		m := &Mutex{mode: c.mode, keys: r.keys, ttl: c.ttl, cfg: lockConfig{fenced: c.fenced}}
+		v, err := store.link.run(ctx, turnCall(m, c.id(), 0))
+		if err == nil {
+			a.waited, a.token, err = turnReply(v)
+		}
+		return answerOf(isPassed, a, err)
 	default:
 		v, err := r.client.store.link.run(ctx, r.call(s, req))
 		if err != nil {

@@ -61,6 +61,11 @@ func (w *crew) make(d doing) *sending {
 		return w.ask(c, d)
 	case renew:
 		return &sending{verb: renew, claim: c, ttl: life(d.ttl), fenced: d.fenced}
+	case turnOver:
+		if c.mode != modeMutex {
+			return nil
+		}
+		return &sending{verb: turnOver, claim: c}
 	case end:
 		return w.end(c, d)
 	case unattach:
