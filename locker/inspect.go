@@ -13,8 +13,9 @@ type Status struct {
 	// Holders are those who hold the lock. A mutex has one at the most, a
 	// reentrant lock or a writer one owner, and readers are any number.
 	Holders []Holder
-	// Waiters is how many waiters stand in the queue. One that crashed is
-	// counted until its place runs out and another waiter comes by.
+	// Waiters is how many waiters stand in the queue. Goroutines of one client that
+	// want the same mutex count as one. One that crashed is counted until its place
+	// runs out and another waiter comes by.
 	Waiters int
 }
 

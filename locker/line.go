@@ -64,11 +64,11 @@ type lines struct {
 // maxSpares bounds how many waiters are kept to be used again.
 const maxSpares = 128
 
-// lineUp tells whether those who lock m stand in line for it. It is for mutexes whose
+// standsInLine tells whether those who lock m stand in line for it. It is for mutexes whose
 // leases are renewed, since one that is not is good for its own TTL only. A policy of
 // its own makes a waiter ask the server at its own times. On a quorum nothing is
 // passed on, and who has an owner is granted by that.
-func (m *Mutex) lineUp() bool {
+func (m *Mutex) standsInLine() bool {
 	return m.mode == modeMutex && m.cfg.renew && m.cfg.retry == nil && m.client.quorum == nil
 }
 
@@ -130,12 +130,20 @@ func (s *lines) close() {
 }
 
 // wait returns true once w is called. If ctx ends before, w has left the line.
+//
+// Goroutines stand here in their thousands: with what calls it, this has to get by with
+// the smallest stack.
 func (w *waiter) wait(ctx context.Context) (called bool) {
 	select {
 	case <-w.called:
 		return true
 	case <-ctx.Done():
+		return w.leave()
 	}
+}
+
+// leave takes w out of the line, unless it is called in this moment.
+func (w *waiter) leave() (called bool) {
 	ln := w.line
 	ln.lines.mu.Lock()
 	if !w.standing {

@@ -8,8 +8,15 @@ import (
 
 // lockInLine is Lock for a mutex that passes along a [line].
 func (m *Mutex) lockInLine(ctx context.Context) (*Lease, error) {
-	begun := time.Now()
-	for {
+	if err := m.deadlock(ctx, Owner{}); err != nil {
+		return nil, err
+	}
+	if m.cfg.waitTimeout > 0 {
+		bounded, cancel := m.boundWait(ctx)
+		defer cancel()
+		ctx = bounded
+	}
+	for begun := time.Now(); ; {
 		ln, w, err := m.client.lines.join(m)
 		if err != nil {
 			return nil, err
@@ -28,8 +35,10 @@ func (m *Mutex) lockInLine(ctx context.Context) (*Lease, error) {
 			return nil, err
 		case lease == nil:
 			return m.lead(ctx, ln, begun)
+		case lease.token != 0 || !m.cfg.fenced:
+			return lease, nil
 		}
-		if err = lease.tenure.fence(ctx, lease); err == nil {
+		if err = lease.awaitToken(ctx); err == nil {
 			return lease, nil
 		}
 		if !errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) || ctx.Err() != nil {

@@ -18,6 +18,7 @@ type Mutex struct {
 	attempt time.Duration // how long one request may take
 	keys    keys
 	mode    mode
+	linesUp bool // those who lock it stand in a line
 	name    string
 	tail    string // "<label>|<metadata>" of the record
 	problem error  // why it cannot be locked, from its name or options
@@ -94,6 +95,7 @@ func (m *Mutex) finish() *Mutex {
 		m.px = millis(m.ttl)
 	}
 	m.attempt = min(m.cfg.attemptTimeout, m.ttl-margin(m.ttl))
+	m.linesUp = m.standsInLine()
 	return m
 }
 
@@ -115,6 +117,9 @@ func (m *Mutex) Name() string { return m.name }
 // After an error the lock is not held and nothing is left behind: what a request
 // without reply may have taken is released in the background.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
+	if m.linesUp {
+		return m.lockInLine(ctx)
+	}
 	return m.lock(ctx, true)
 }
 
@@ -171,19 +176,8 @@ func (m *Mutex) lockAs(ctx context.Context, owner Owner, wait bool) (*Lease, err
 		if err := m.deadlock(ctx, owner); err != nil {
 			return nil, err
 		}
-		if m.cfg.waitTimeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, m.cfg.waitTimeout, ErrWaitTimeout)
-			defer cancel()
-		}
-	}
-	if m.lineUp() {
-		switch {
-		case wait:
-			return m.lockInLine(ctx)
-		case m.client.lines.led(m):
-			return nil, m.stoodInLineFor(ctx)
-		}
+	} else if m.linesUp && m.client.lines.led(m) {
+		return nil, m.stoodInLineFor(ctx)
 	}
 	a, err := m.begin(ctx, owner)
 	if err != nil {
@@ -197,5 +191,15 @@ func (m *Mutex) lockAs(ctx context.Context, owner Owner, wait bool) (*Lease, err
 		lease, err := a.try(ctx, place{})
 		return lease, a.explain(ctx, err)
 	}
+	ctx, cancel := m.boundWait(ctx)
+	defer cancel()
 	return a.wait(ctx)
+}
+
+// boundWait applies the [WaitTimeout].
+func (m *Mutex) boundWait(ctx context.Context) (context.Context, context.CancelFunc) {
+	if m.cfg.waitTimeout == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, m.cfg.waitTimeout, ErrWaitTimeout)
 }

@@ -39,7 +39,8 @@ type Holder struct {
 	Label string
 	// Metadata is what the holder said with [Metadata].
 	Metadata string
-	// Token is the fencing token of the lease, 0 if it has none.
+	// Token is the fencing token of the lease, 0 if it has none. Where a client passes the
+	// lock on among its goroutines it is that of the first of them.
 	Token Token
 	// Remaining is how long the lease lasts on the server unless it is renewed,
 	// 0 if that is not known.

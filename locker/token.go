@@ -10,8 +10,9 @@ import "strconv"
 // On one deployment a token is the larger of the last token + 1 and the server's
 // time in microseconds. The last token is kept for a day (or two TTLs) after the
 // release; after that, and after a loss of the data, order rests on the server's
-// clock not standing behind the last token. Tokens stay below 2^53, exact in any
-// language.
+// clock not standing behind the last token, which may be 2 ms ahead of it where a
+// client passes the lock on among its goroutines. Tokens stay below 2^53, exact in
+// any language.
 //
 // Source: M. Kleppmann, "How to do distributed locking", 2016.
 type Token uint64

@@ -175,11 +175,11 @@ func turnReply(v driver.Value) (others bool, reserved Token, err error) {
 	return false, 0, oddReply("turn", v)
 }
 
-// fence sees to it that l, which was passed on, has a fencing token, if it is to have
-// one. It waits until the server has reserved some.
-func (t *tenure) fence(ctx context.Context, l *Lease) error {
-	for l.mutex.cfg.fenced && l.token == 0 {
-		if err := t.reserve(ctx, l); err != nil {
+// awaitToken waits until the server has reserved a fencing token for l, which was passed on
+// without one.
+func (l *Lease) awaitToken(ctx context.Context) error {
+	for l.token == 0 {
+		if err := l.tenure.reserve(ctx, l); err != nil {
 			return err
 		}
 	}
