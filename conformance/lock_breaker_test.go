@@ -117,6 +117,7 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 		base:                                    {"inspect"},
 		base + mutex:                            {"attach", "unattach"},
 		base + mutex + read("renewals"):         {"renew"},
+		base + mutex:                            {"renew", "attach", "unattach", "turn"},
 		base + queue + mutex:                    {"break"},
 		base + queue + mutex + read("handover"): {"acquire", "release", "giveup"},
 		base + queue + holds:                    {"hold", "hold_attach", "hold_unattach"},

@@ -108,12 +108,12 @@ func (k *lockKit) everyKeyHasTTL(more ...locker.Option) {
 	var all sync.WaitGroup
 	all.Go(func() { k.sample(ctx) })
 	k.bothModes(func(name string, opts ...locker.Option) {
-		c := k.client()
+		c, other := k.client(), k.client()
 		opts = append(append(opts, more...), locker.TTL(k.times.ttl))
 		held := k.take(c.Mutex(name, opts...))
 		short, cancel := k.within(k.time.short)
 		defer cancel()
-		cancelled, stays := k.later(short, c.Mutex(name, opts...)), k.later(k.ctx, c.Mutex(name, opts...))
+		cancelled, stays := k.later(short, other.Mutex(name, opts...)), k.later(k.ctx, other.Mutex(name, opts...))
 		k.refused(cancelled, k.time.short+k.times.prompt, "Lock of a lock that is held")
 		time.Sleep(k.times.ttl / 2)
 		if err := held.Extend(k.ctx, 2*k.times.ttl); err != nil {

@@ -79,6 +79,7 @@ var lockCases = slices.Concat(
 	lockLossCases,
 	lockWakeUpCases,
 	lockQueueCases,
+	lockLineCases,
 	lockGrantCases,
 	lockFencingCases,
 	lockHandoverCases,

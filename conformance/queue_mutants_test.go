@@ -31,4 +31,8 @@ var queueMutants = []lockMutant{
 		"Queue/PassedOver"),
 	shortMutant("short: nobody hears of the grant", "release", "redis.pcall('PUBLISH',", "redis.pcall('ECHO', 'nothing') --",
 		"Queue/HandOffCost"),
+	luaMutant("nobody seems to wait while the lock is passed on", "turn", "redis.call('EXISTS', KEYS[3])", "0",
+		"Line/Others"),
+	luaMutant("who passes the lock on is told that it has lost it", "turn", "not held_by(value, ARGV[1])", "true",
+		"Line/Order"),
 }

@@ -41,16 +41,22 @@ func (m *Mutex) lockInLine(ctx context.Context) (*Lease, error) {
 		if err = lease.awaitToken(ctx); err == nil {
 			return lease, nil
 		}
-		if !errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) || ctx.Err() != nil {
-			// The next in line may do better.
-			_ = lease.Unlock(ctx)
-			if ctx.Err() != nil || errors.Is(err, ErrClosed) {
-				err = waitError(ctx, m.name, nil, begun)
-			}
+		lease.giveBack()
+		switch {
+		case ctx.Err() != nil, errors.Is(err, ErrClosed):
+			return nil, waitError(ctx, m.name, nil, begun)
+		case !errors.Is(err, ErrLost):
 			return nil, err
 		}
 		// It was lost before it could be used.
 	}
+}
+
+// giveBack is Unlock in the background, of a lease that nobody has had.
+func (l *Lease) giveBack() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = l.Unlock(ctx)
 }
 
 // lead asks the server for all who stand in line, with the attempt that an earlier leader

@@ -172,6 +172,7 @@ func TestRefusalOfTokens(t *testing.T) {
 		refusal, ok := errors.AsType[*driver.ServerError](<-failed)
 		require.True(t, ok)
 		assert.Equal(t, "OOM", refusal.Code)
+		synctest.Wait()
 		assert.False(t, f.Exists("k"))
 	})
 }
@@ -216,6 +217,27 @@ func TestOthersHaveTheirTurn(t *testing.T) {
 			assert.False(t, f.Exists("k"))
 		})
 	}
+}
+
+// A server that is far away does not end the passing by that.
+func TestPassingGoesOnUntilAFarServerAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { time.Sleep(50 * time.Millisecond); return nil }
+		})
+		got := inLine(t, m, 100)
+		for _, next := range got {
+			time.Sleep(time.Millisecond)
+			require.NoError(t, lease.Unlock(t.Context()))
+			heir := granted(next)
+			require.NotNil(t, heir)
+			assert.Same(t, lease.tenure, heir.tenure)
+			lease = heir
+		}
+	})
 }
 
 // Who holds a lock for long gives it back to the server, where order is kept.

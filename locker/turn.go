@@ -92,8 +92,12 @@ func (t *tenure) passable(now time.Time) bool {
 	if t.lapse.Sub(now) > t.mutex.ttl+t.mutex.attempt {
 		return false // it was extended, and would outlive the next holder by more than its TTL
 	}
-	if now.Sub(t.turn.begun) < turnTime && t.turn.passes < turnPasses {
+	since := now.Sub(t.turn.begun)
+	if since < turnTime && t.turn.passes < turnPasses {
 		return true
+	}
+	if t.turn.heard.IsZero() && t.turn.asking != nil {
+		return since < t.lasts/10 // the server is far away
 	}
 	return !t.turn.others && now.Before(t.turn.heard)
 }
@@ -125,12 +129,12 @@ func (t *tenure) ask(now time.Time) <-chan struct{} {
 		return nil
 	}
 	t.turn.asking, t.turn.asked = make(chan struct{}), now
-	go t.listenAround(turnCall(t.mutex, t.id, max(t.turn.used, t.token)))
+	go t.inquire(turnCall(t.mutex, t.id, max(t.turn.used, t.token)))
 	return t.turn.asking
 }
 
-// listenAround makes the request.
-func (t *tenure) listenAround(c call) {
+// inquire makes the request.
+func (t *tenure) inquire(c call) {
 	defer t.client.leave()
 	ctx, cancel := context.WithTimeout(t.client.ctx, t.mutex.attempt)
 	defer cancel()
