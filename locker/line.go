@@ -1,7 +1,6 @@
 package locker
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -36,20 +35,6 @@ type lineKey struct {
 	fenced       bool
 }
 
-// A waiter stands in a line. It is called once: with a lease, with an error, or else
-// to lead.
-type waiter struct {
-	line       *line
-	mutex      *Mutex
-	called     chan struct{} // holds one
-	lease      *Lease
-	err        error
-	standing   bool // in the line still
-	prev, next *waiter
-	inTheWay   *tenure // that the line held when w left it; nil if none
-	reason     error   // of the leader at that time
-}
-
 // lines are the lines of a client.
 //
 // Locks are taken in the order tenure, then lines.
@@ -57,11 +42,13 @@ type lines struct {
 	mu     sync.Mutex
 	byKey  map[lineKey]*line
 	closed bool
-	spare  *waiter // to be used again, by next
-	spares int
+	// To be used again. Whoever still knows a line that has ended finds that it does
+	// not hold the tenure that it asks about.
+	idle    []*line
+	waiters []*waiter
 }
 
-// maxSpares bounds how many waiters are kept to be used again.
+// maxSpares bounds how many lines and waiters are kept to be used again.
 const maxSpares = 128
 
 // standsInLine tells whether those who lock m stand in line for it. It is for mutexes whose
@@ -87,17 +74,13 @@ func (s *lines) join(m *Mutex) (*line, *waiter, error) {
 	}
 	ln := s.byKey[k]
 	if ln == nil {
-		if s.byKey == nil {
-			s.byKey = map[lineKey]*line{}
-		}
-		ln = &line{lines: s, key: k, led: true}
-		s.byKey[k] = ln
+		ln = s.begin(k)
 		s.mu.Unlock()
 		return ln, nil, nil
 	}
-	w := s.spare
-	if w != nil {
-		s.spare, s.spares, w.next = w.next, s.spares-1, nil
+	var w *waiter
+	if n := len(s.waiters); n > 0 {
+		w, s.waiters = s.waiters[n-1], s.waiters[:n-1]
 	} else {
 		w = &waiter{called: make(chan struct{}, 1)}
 	}
@@ -109,6 +92,22 @@ func (s *lines) join(m *Mutex) (*line, *waiter, error) {
 		t.lineForms()
 	}
 	return ln, w, nil
+}
+
+// begin makes a line that is led. It needs s.mu.
+func (s *lines) begin(k lineKey) *line {
+	var ln *line
+	if n := len(s.idle); n > 0 {
+		ln, s.idle = s.idle[n-1], s.idle[:n-1]
+	} else {
+		ln = &line{lines: s}
+	}
+	ln.key, ln.led = k, true
+	if s.byKey == nil {
+		s.byKey = map[lineKey]*line{}
+	}
+	s.byKey[k] = ln
+	return ln
 }
 
 // led tells whether somebody of this client asks the server for m just now.
@@ -126,52 +125,6 @@ func (s *lines) close() {
 	s.closed = true
 	for _, ln := range s.byKey {
 		ln.turnAway(ErrClosed)
-	}
-}
-
-// wait returns true once w is called. If ctx ends before, w has left the line.
-//
-// Goroutines stand here in their thousands: with what calls it, this has to get by with
-// the smallest stack.
-func (w *waiter) wait(ctx context.Context) (called bool) {
-	select {
-	case <-w.called:
-		return true
-	case <-ctx.Done():
-		return w.leave()
-	}
-}
-
-// leave takes w out of the line, unless it is called in this moment.
-func (w *waiter) leave() (called bool) {
-	ln := w.line
-	ln.lines.mu.Lock()
-	if !w.standing {
-		ln.lines.mu.Unlock()
-		<-w.called
-		return true
-	}
-	defer ln.lines.mu.Unlock()
-	ln.remove(w)
-	return false
-}
-
-// why says why w did not have the lock when it left the line; nil if nobody knew.
-func (w *waiter) why() error {
-	if w.inTheWay != nil {
-		return w.inTheWay.locked()
-	}
-	return w.reason
-}
-
-// recycle gives w back, which nobody knows any more but the caller.
-func (w *waiter) recycle() {
-	s := w.line.lines
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	*w = waiter{called: w.called}
-	if s.spares < maxSpares {
-		w.next, s.spare, s.spares = s.spare, w, s.spares+1
 	}
 }
 
@@ -237,9 +190,13 @@ func (ln *line) note(reason error) {
 func (ln *line) callLeader() {
 	if ln.led = ln.first != nil; ln.led {
 		ln.pop().called <- struct{}{}
-	} else {
-		ln.attempt = nil
-		delete(ln.lines.byKey, ln.key)
+		return
+	}
+	s := ln.lines
+	delete(s.byKey, ln.key)
+	ln.key, ln.attempt, ln.behind, ln.reason = lineKey{}, nil, false, nil
+	if len(s.idle) < maxSpares {
+		s.idle = append(s.idle, ln)
 	}
 }
 
@@ -249,35 +206,4 @@ func (ln *line) turnAway(err error) {
 		w.err = err
 		w.called <- struct{}{}
 	}
-}
-
-func (ln *line) push(w *waiter) {
-	w.standing, w.prev = true, ln.last
-	if ln.last != nil {
-		ln.last.next = w
-	} else {
-		ln.first = w
-	}
-	ln.last = w
-}
-
-func (ln *line) pop() *waiter {
-	w := ln.first
-	ln.remove(w)
-	return w
-}
-
-func (ln *line) remove(w *waiter) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		ln.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		ln.last = w.prev
-	}
-	w.standing, w.prev, w.next = false, nil, nil
-	w.inTheWay, w.reason = ln.tenure, ln.reason
 }
