@@ -30,19 +30,23 @@ type keys struct {
 func newKeys(record string) keys {
 	// One string for all, since most locks are taken anew each time.
 	tag := slotTag(record)
-	n := len(sidePrefix) + len("f:{") + len(tag) + len("}:") + len(record)
+	n := len(sidePrefix) + len("f:{}:") + len(tag) + len(record)
 	var b strings.Builder
 	b.Grow(4 * n)
-	for _, kind := range "fqwv" {
-		b.WriteString(sidePrefix)
-		b.WriteRune(kind)
-		b.WriteString(":{")
-		b.WriteString(tag)
-		b.WriteString("}:")
-		b.WriteString(record)
-	}
+	writeSide(&b, "f:{", tag, record)
+	writeSide(&b, "q:{", tag, record)
+	writeSide(&b, "w:{", tag, record)
+	writeSide(&b, "v:{", tag, record)
 	all := b.String()
 	return keys{record: record, fence: all[:n], queue: all[n : 2*n], entries: all[2*n : 3*n], void: all[3*n:]}
+}
+
+func writeSide(b *strings.Builder, kind, tag, record string) {
+	b.WriteString(sidePrefix)
+	b.WriteString(kind)
+	b.WriteString(tag)
+	b.WriteString("}:")
+	b.WriteString(record)
 }
 
 // over is the key that stands while an id is remembered as over.

@@ -7,49 +7,73 @@ import (
 )
 
 // lockInLine is Lock for a mutex that passes along a [line].
+//
+// Goroutines wait here in their thousands. The frames from here to the select, and those
+// below it, are small enough for the stack that a goroutine begins with.
 func (m *Mutex) lockInLine(ctx context.Context) (*Lease, error) {
+	w, lease, err := m.standInLine(ctx)
+	if w == nil {
+		return lease, err
+	}
+	select {
+	case <-w.called:
+	case <-ctx.Done():
+		w.leave()
+	}
+	return m.calledFrom(ctx, w)
+}
+
+// lockInLineWithin is lockInLine within the [WaitTimeout].
+func (m *Mutex) lockInLineWithin(ctx context.Context) (*Lease, error) {
+	ctx, cancel := m.boundWait(ctx)
+	defer cancel()
+	return m.lockInLine(ctx)
+}
+
+// standInLine gives the caller its place in the line, or makes it lead.
+func (m *Mutex) standInLine(ctx context.Context) (*waiter, *Lease, error) {
 	if err := m.deadlock(ctx, Owner{}); err != nil {
+		return nil, nil, err
+	}
+	begun := time.Now()
+	ln, w, err := m.client.lines.join(m)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case w == nil:
+		lease, err := m.lead(ctx, ln, begun)
+		return nil, lease, err
+	}
+	w.begun = begun
+	return w, nil, nil
+}
+
+// calledFrom goes on with what w was called for, or says why it has left the line.
+func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (*Lease, error) {
+	ln, begun, lease, err := w.line, w.begun, w.lease, w.err
+	if w.left || err == ErrClosed {
+		err = waitError(ctx, m.name, w.why(), begun)
+	}
+	w.recycle()
+	switch {
+	case err != nil:
 		return nil, err
+	case lease == nil:
+		return m.lead(ctx, ln, begun)
+	case lease.token != 0 || !m.cfg.fenced:
+		return lease, nil
 	}
-	if m.cfg.waitTimeout > 0 {
-		bounded, cancel := m.boundWait(ctx)
-		defer cancel()
-		ctx = bounded
+	if err = lease.awaitToken(ctx); err == nil {
+		return lease, nil
 	}
-	for begun := time.Now(); ; {
-		ln, w, err := m.client.lines.join(m)
-		if err != nil {
-			return nil, err
-		}
-		if w == nil {
-			return m.lead(ctx, ln, begun)
-		}
-		called := w.wait(ctx)
-		lease, err := w.lease, w.err
-		if !called || err == ErrClosed {
-			err = waitError(ctx, m.name, w.why(), begun)
-		}
-		w.recycle()
-		switch {
-		case err != nil:
-			return nil, err
-		case lease == nil:
-			return m.lead(ctx, ln, begun)
-		case lease.token != 0 || !m.cfg.fenced:
-			return lease, nil
-		}
-		if err = lease.awaitToken(ctx); err == nil {
-			return lease, nil
-		}
-		lease.giveBack()
-		switch {
-		case ctx.Err() != nil, errors.Is(err, ErrClosed):
-			return nil, waitError(ctx, m.name, nil, begun)
-		case !errors.Is(err, ErrLost):
-			return nil, err
-		}
-		// It was lost before it could be used.
+	lease.giveBack()
+	switch {
+	case ctx.Err() != nil, errors.Is(err, ErrClosed):
+		return nil, waitError(ctx, m.name, nil, begun)
+	case errors.Is(err, ErrLost):
+		return m.lockInLine(ctx) // It was lost before it could be used.
 	}
+	return nil, err
 }
 
 // giveBack is Unlock in the background, of a lease that nobody has had.

@@ -1,6 +1,6 @@
 package locker
 
-import "context"
+import "time"
 
 // A waiter stands in a line. It is called once: with a lease, with an error, or else
 // to lead.
@@ -10,37 +10,25 @@ type waiter struct {
 	called     chan struct{} // holds one
 	lease      *Lease
 	err        error
+	begun      time.Time
 	standing   bool // in the line still
+	left       bool // without being called
 	prev, next *waiter
 	inTheWay   *tenure // that the line held when w left it; nil if none
 	reason     error   // of the leader at that time
 }
 
-// wait returns true once w is called. If ctx ends before, w has left the line.
-//
-// Goroutines stand here in their thousands: with what calls it, this has to get by with
-// the smallest stack.
-func (w *waiter) wait(ctx context.Context) (called bool) {
-	select {
-	case <-w.called:
-		return true
-	case <-ctx.Done():
-		return w.leave()
-	}
-}
-
 // leave takes w out of the line, unless it is called in this moment.
-func (w *waiter) leave() (called bool) {
+func (w *waiter) leave() {
 	ln := w.line
 	ln.lines.mu.Lock()
-	if !w.standing {
+	if w.left = w.standing; w.left {
+		ln.remove(w)
 		ln.lines.mu.Unlock()
-		<-w.called
-		return true
+		return
 	}
-	defer ln.lines.mu.Unlock()
-	ln.remove(w)
-	return false
+	ln.lines.mu.Unlock()
+	<-w.called
 }
 
 // why says why w did not have the lock when it left the line; nil if nobody knew.

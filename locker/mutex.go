@@ -66,19 +66,9 @@ func (m *Mutex) as(to mode) *Mutex {
 
 // finish derives from the name and options what all calls need.
 func (m *Mutex) finish() *Mutex {
-	c, name := m.client, m.name
-	key := c.cfg.prefix + name
-	m.problem = m.cfg.problem
-	switch {
-	case name == "":
-		m.problem = checkName("")
-	case m.problem == nil:
-		m.problem = checkName(key)
-	}
-	if q := c.quorum; m.problem == nil && q != nil {
-		m.problem = q.checkTTL(max(m.cfg.ttl, m.cfg.readTTL))
-	}
-	if m.problem != nil {
+	c := m.client
+	key := c.cfg.prefix + m.name
+	if m.problem = m.check(key); m.problem != nil {
 		return m
 	}
 	m.keys = newKeys(key)
@@ -99,6 +89,23 @@ func (m *Mutex) finish() *Mutex {
 	return m
 }
 
+// check returns why the lock cannot be used.
+func (m *Mutex) check(key string) error {
+	if m.name == "" {
+		return checkName("")
+	}
+	if m.cfg.problem != nil {
+		return m.cfg.problem
+	}
+	if err := checkName(key); err != nil {
+		return err
+	}
+	if q := m.client.quorum; q != nil {
+		return q.checkTTL(max(m.cfg.ttl, m.cfg.readTTL))
+	}
+	return nil
+}
+
 // Name returns the name as it was given to [Client.Mutex].
 func (m *Mutex) Name() string { return m.name }
 
@@ -117,10 +124,13 @@ func (m *Mutex) Name() string { return m.name }
 // After an error the lock is not held and nothing is left behind: what a request
 // without reply may have taken is released in the background.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
-	if m.linesUp {
-		return m.lockInLine(ctx)
+	switch {
+	case !m.linesUp:
+		return m.lock(ctx, true)
+	case m.cfg.waitTimeout > 0:
+		return m.lockInLineWithin(ctx)
 	}
-	return m.lock(ctx, true)
+	return m.lockInLine(ctx)
 }
 
 // TryLock takes the lock if it is free, and returns a [*LockedError] if it is not.

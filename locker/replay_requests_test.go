@@ -81,7 +81,7 @@ func (r *replay) send(ctx context.Context, s *sending) (serverReply, error) {
 		}
 		a.token, a.owner, err = store.attach(ctx, req, c.from.id(), unsure)
 	case turnOver:
-		m := &Mutex{mode: c.mode, keys: r.keys, ttl: c.ttl, cfg: lockConfig{fenced: c.fenced}}
+		m := &Mutex{mode: c.mode, keys: r.keys, ttl: c.ttl, cfg: &lockConfig{fenced: c.fenced}}
 		v, err := store.link.run(ctx, turnCall(m, c.id(), 0))
 		if err == nil {
 			a.waited, a.token, err = turnReply(v)
