@@ -48,8 +48,11 @@ func (k *lockKit) serverLeft(l *locker.Lease) time.Duration {
 // exists tells whether there is a record at a lock's key, of whatever kind.
 func (k *lockKit) exists(name string) bool { return k.direct("EXISTS", name) == int64(1) }
 
-// free checks that nobody holds a lock any more.
+// free checks that nobody holds a lock any more. Of a quorum a minority may follow.
 func (k *lockKit) free(name, when string) {
+	if len(k.server.nodes()) > 1 {
+		k.eventually(k.time.settle, func() bool { return !k.exists(name) })
+	}
 	if k.exists(name) {
 		k.Errorf("%s: the lock is still held, by %+v", when, k.inspect(name).Holders)
 	}

@@ -32,6 +32,7 @@ var notOnQuorum = map[string]string{
 	"Lock/WakeUp/PollOnly":                oneConnector,
 	"Lock/WakeUp/OneConnection":           oneServer,
 	"Lock/Queue":                          noOrder,
+	"Lock/Line":                           noLine,
 	"Lock/Mutex/UnreachableNotLocked":     votes,
 	"Reentrant/SameOwner":                 oneServer,
 	"Reentrant/Do":                        oneServer,
@@ -49,6 +50,7 @@ var notOnQuorum = map[string]string{
 
 const (
 	noOrder      = "a quorum keeps no order of arrival, and nobody is granted the lock by another's release"
+	noLine       = "each goroutine of a client has a place of its own in the queues of a quorum"
 	oneServer    = "the case counts the commands or connections to one server"
 	oneFault     = "the fault befalls one request, and a majority answers without that node"
 	oneConnector = "the case changes one connector"

@@ -239,13 +239,16 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, e
 // ask makes one request to a quorum. Also where the answer is no, some nodes may have
 // given the lock.
 func (a *attempt) ask(ctx context.Context, q *quorum, p place, g grant, first bool) (grant, error) {
-	a.scripted, a.queued = true, a.queued || p.reservation != ""
+	a.queued = a.queued || p.reservation != ""
 	var err error
 	if a.attachID != "" {
+		a.scripted = true
 		g.token, g.owner, err = q.attach(ctx, &a.req, a.attachID, a.client.attaching.last(a.attachID), &a.taken)
 		return g, err
 	}
-	g.token, g.rest, err = q.acquire(ctx, &a.req, p, first, &a.taken)
+	var scripted bool
+	g.token, g.rest, scripted, err = q.acquire(ctx, &a.req, p, first, a.brief, &a.taken)
+	a.scripted = a.scripted || scripted
 	return g, err
 }
 

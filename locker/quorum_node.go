@@ -24,6 +24,7 @@ type node struct {
 	behind atomic.Int32          // decisions made without it since it answered last
 	asked  atomic.Int32          // inquiries that it has not answered
 	pace   atomic.Int64          // ns that the last request has taken
+	marker atomic.Pointer[marker]
 
 	line pipeline[inquiry]
 }
@@ -34,7 +35,7 @@ const nodeRequests = 4
 func newNode(q *quorum, place int, c driver.Connector) *node {
 	n := &node{link: newLink(c), quorum: q, place: place}
 	n.line.request, n.line.room = n.request, batchSize
-	n.line.usual, n.line.most = 1, nodeRequests
+	n.line.usual, n.line.most = 1, nodeRequests // in order, while the node answers soon
 	return n
 }
 

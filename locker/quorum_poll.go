@@ -50,13 +50,14 @@ func (q *quorum) runBatch(ctx context.Context, calls []call) []driver.Result {
 // they come, until decided or ctx has ended. The nodes that have not answered by then
 // have until the node timeout to do so, so that what is on its way arrives.
 func (q *quorum) poll(ctx context.Context, calls []call, show func(node int, answers []driver.Result) (decided bool)) {
-	q.canvass(ctx, calls, false, nil, show)
+	q.canvass(ctx, calls, nil, nil, show)
 }
 
-// canvass is poll that asks a majority first, if few: the others are asked once it shows
-// that those do not decide, or take long. It returns the nodes that were not asked. What
-// has not gone out by the time that moot is set never does; it may be nil.
-func (q *quorum) canvass(ctx context.Context, calls []call, few bool, moot *atomic.Bool, show func(node int, answers []driver.Result) (decided bool)) nodeSet {
+// canvass is poll that puts lead to a majority first, unless it is nil: the calls are put to
+// the others once it shows that those do not decide, or take long. It returns the nodes that
+// were not asked. What has not gone out by the time that moot is set never does; it may be
+// nil.
+func (q *quorum) canvass(ctx context.Context, calls, lead []call, moot *atomic.Bool, show func(node int, answers []driver.Result) (decided bool)) nodeSet {
 	err := ctx.Err()
 	if err == nil && !q.enter() {
 		err = ErrClosed
@@ -74,16 +75,18 @@ func (q *quorum) canvass(ctx context.Context, calls []call, few bool, moot *atom
 		ctx: q.span(), calls: calls, commands: commands(calls), answers: make(chan answer, len(q.nodes)), moot: moot,
 	}}
 	var slow <-chan time.Time // fires when those asked first take long
-	if few {
+	if lead != nil {
 		r.order = q.order(calls[0].key())
 		timer := q.timer(q.slowness(r.order))
 		defer q.timers.Put(timer)
 		defer timer.Stop()
 		slow = timer.C
-		r.ask(majority(len(q.nodes)))
+		first := r.in
+		first.calls, first.commands = lead, commands(lead)
+		r.ask(majority(len(q.nodes)), first)
 	} else {
 		r.order = inOrder
-		r.ask(len(q.nodes))
+		r.ask(len(q.nodes), r.in)
 	}
 	for r.answered.len() < len(q.nodes) {
 		select {
@@ -93,11 +96,11 @@ func (q *quorum) canvass(ctx context.Context, calls []call, few bool, moot *atom
 				break
 			}
 			if a.results[0].Err != nil || r.answered == r.asked {
-				r.ask(len(q.nodes))
+				r.ask(len(q.nodes), r.in)
 			}
 			continue
 		case <-slow:
-			r.ask(len(q.nodes))
+			r.ask(len(q.nodes), r.in)
 			continue
 		case <-ctx.Done():
 		case <-r.in.ctx.Done():
@@ -125,19 +128,19 @@ type round struct {
 	answered nodeSet
 }
 
-// ask puts the calls to the first n nodes in order, as far as that is not done.
-func (r *round) ask(n int) {
+// ask puts in to the first n nodes in order that were not asked yet.
+func (r *round) ask(n int, in inquiry) {
 	for ; r.begun < n; r.begun++ {
 		node := r.quorum.nodes[r.order[r.begun]]
 		r.asked.add(node.place)
 		switch {
-		case r.in.needless(node.place):
-			r.in.answers <- answer{node.place, unasked(r.in.calls)}
+		case in.needless(node.place):
+			in.answers <- answer{node.place, unasked(in.calls)}
 		case node.asked.Add(1) > maxProbes && r.spared[node.place]:
 			node.asked.Add(-1)
-			r.in.answers <- answer{node.place, allFailed(r.in.calls, driver.NotSent(errSuspect))}
+			in.answers <- answer{node.place, allFailed(in.calls, driver.NotSent(errSuspect))}
 		default:
-			node.ask(r.in)
+			node.ask(in)
 		}
 	}
 }

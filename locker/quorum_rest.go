@@ -65,7 +65,7 @@ func (r *rest) ask() {
 	}
 	n := round.begun
 	round.begun = 0
-	round.ask(n)
+	round.ask(n, round.in)
 }
 
 // rests are those that wait to be asked.

@@ -13,13 +13,6 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-func (q fakeQuorum) sent() (n int) {
-	for _, f := range q {
-		n += len(f.commands())
-	}
-	return n
-}
-
 func (q fakeQuorum) reset() {
 	for _, f := range q {
 		f.reset()
@@ -27,27 +20,79 @@ func (q fakeQuorum) reset() {
 }
 
 // A lease that is over at once costs a majority of the nodes two requests each, and the
-// others none.
+// others none. Without a fence the first of them is a SET, and a GET of the marker.
 func TestQuorumShortLease(t *testing.T) {
-	for _, opts := range [][]Option{nil, {Fenced()}} {
+	for _, kind := range []struct {
+		opts     []Option
+		commands map[string]int // of a pair
+	}{
+		{nil, map[string]int{"SET": 3, "GET": 3, "EVALSHA": 3}},
+		{[]Option{Fenced()}, map[string]int{"EVALSHA": 6}},
+	} {
 		quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
 			nodes.established()
 			c := nodes.client(t, QuorumConfig{})
-			meet(t, c)
-			nodes.reset()
-			for _, name := range []string{"a", "b", "c", "d"} {
-				lease, err := c.Mutex(name, opts...).Lock(t.Context())
-				require.NoError(t, err)
-				require.NoError(t, lease.Unlock(t.Context()))
+			names := []string{"a", "b", "c", "d"}
+			pairs := func() {
+				for _, name := range names {
+					require.NoError(t, must(t, c.Mutex(name, kind.opts...)).Unlock(t.Context()))
+				}
+				time.Sleep(10 * restPause)
+				synctest.Wait()
 			}
-			time.Sleep(10 * restPause)
-			synctest.Wait()
-			assert.Equal(t, 4*3*2, nodes.sent())
-			for _, name := range []string{"a", "b", "c", "d"} {
+			pairs() // in which the client gets to know the nodes
+			pairs()
+			nodes.reset()
+			pairs()
+			sent := map[string]int{}
+			for _, f := range nodes {
+				for _, name := range f.commands() {
+					sent[name]++
+				}
+			}
+			for name, n := range kind.commands {
+				assert.Equal(t, n*len(names), sent[name], name)
+			}
+			assert.Len(t, sent, len(kind.commands))
+			for _, name := range names {
 				assert.Zero(t, nodes.holding(name))
 			}
 		})
 	}
+}
+
+// A SET that a node executed which has lost its data since it was looked at is no vote.
+func TestQuorumMarkerIsReadBehindTheSet(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		require.NoError(t, must(t, c.Mutex("k")).Unlock(t.Context()))
+		require.NoError(t, must(t, c.Mutex("k")).Unlock(t.Context()))
+		time.Sleep(time.Second)
+		first := c.quorum.order("k")
+		nodes[first[0]].FlushAll()
+		nodes[first[1]].FlushAll()
+		_, err := c.Mutex("k").TryLock(t.Context())
+		require.ErrorIs(t, err, ErrUnavailable)
+		assert.ErrorContains(t, err, "takes no part")
+		time.Sleep(time.Second)
+		assert.Zero(t, nodes.holding("k"), "what they gave all the same is released")
+
+		// Somebody else has made them ones that have been there for long.
+		nodes.established()
+		for _, f := range nodes {
+			f.Set(markerKey, "2")
+		}
+		require.NoError(t, must(t, c.Mutex("k")).Unlock(t.Context()), "the script is asked")
+		require.NoError(t, must(t, c.Mutex("k")).Unlock(t.Context()))
+		nodes.reset()
+		require.NoError(t, must(t, c.Mutex("k")).Unlock(t.Context()))
+		assert.Contains(t, nodes[first[0]].commands(), "SET", "the markers are known again")
+		time.Sleep(2 * DefaultLongestTTL)
+		nodes.reset()
+		require.NoError(t, must(t, c.Mutex("k")).Unlock(t.Context()))
+		assert.NotContains(t, nodes[first[0]].commands(), "SET", "a script keeps the marker from running out")
+	})
 }
 
 // meet lets the client get to know its nodes.

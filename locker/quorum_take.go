@@ -33,37 +33,58 @@ func (q *quorum) offer() []string {
 // the next one under another.
 //
 // A first try asks a majority of the nodes. The others, which rest is then, are for the
-// caller to have asked.
-func (q *quorum) acquire(ctx context.Context, r *request, p place, first bool, taken *taken) (Token, *rest, error) {
-	c := acquireCall(r, p, q.trusted(), q.offer())
-	few := first && !r.mode.owned() && q.met.Load()
-	read := func(v driver.Value) (Token, error) {
-		token, _, err := r.acquired(v)
+// caller to have asked. If it is brief and the lock is not free, it need not say who holds it.
+// scripted tells whether scripts were asked, and not only commands of the server itself.
+func (q *quorum) acquire(ctx context.Context, r *request, p place, first, brief bool, taken *taken) (token Token, left *rest, scripted bool, err error) {
+	offer := q.offer()
+	c := acquireCall(r, p, q.trusted(), offer)
+	var lead []call
+	if first && !r.mode.owned() && p.reservation == "" && q.met.Load() {
+		lead = q.lead(r, c, offer)
+	}
+	read := func(node int, answers []driver.Result) (Token, error) {
+		if len(answers) == 2 {
+			given, err := q.nodes[node].set(r, answers)
+			taken[node].certainly = taken[node].certainly || given
+			return 0, err
+		}
+		token, _, err := r.acquired(answers[0].Value)
+		if _, rest, _ := splitReply(answers[0].Value); err == nil && len(rest) == 2 {
+			if value, ok := rest[1].(string); ok {
+				q.nodes[node].learn(value)
+			}
+		}
 		return token, err
 	}
-	tokens, ballot, unasked, err := q.grant(ctx, c, few, read)
+	tokens, ballot, unasked, err := q.grant(ctx, c, lead, read)
 	taken.note(ballot)
+	scripted = len(lead) != 2 || unasked.len() != len(q.nodes)-majority(len(q.nodes))
+	if lead != nil && ctx.Err() == nil && (ballot.count(isNew) > 0 || !brief && errors.Is(err, ErrLocked)) && err != nil {
+		// The script knows more: for how long the node is new, who holds the lock.
+		scripted = true
+		tokens, ballot, unasked, err = q.grant(ctx, c, nil, read)
+		taken.note(ballot)
+	}
 	if err != nil && q.cfg.Bootstrap && q.bootstrap(ctx, ballot) {
-		tokens, ballot, _, err = q.grant(ctx, c, false, read)
+		tokens, ballot, _, err = q.grant(ctx, c, nil, read)
 		taken.note(ballot)
 	}
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, scripted, err
 	}
-	var left *rest
 	if unasked != 0 {
 		left = &rest{quorum: q, call: c, nodes: unasked}
 	}
 	if !r.fenced || r.mode == modeRead {
-		return 0, left, nil
+		return 0, left, scripted, nil
 	}
 	token, ok := tokens.agreed(majority(len(q.nodes)))
 	if ok {
-		return token, left, nil
+		return token, left, scripted, nil
 	}
 	left.ask()
 	token, err = q.agree(ctx, r, token)
-	return token, nil, err
+	return token, nil, scripted, err
 }
 
 // taken is where a lock may have been given.
@@ -75,7 +96,7 @@ func (t *taken) note(b ballot) {
 		unknown := !v.in || v.Err != nil && !answered(v.Err) && !isNew && driver.OutcomeOf(v.Err) == driver.OutcomeUnknown
 		certainly := v.in && v.Err == nil
 		t[i].certainly = t[i].certainly || certainly
-		t[i].may = t[i].may || certainly || unknown
+		t[i].may = t[i].may || t[i].certainly || unknown
 	}
 }
 
@@ -137,8 +158,8 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 // for acquire.
 func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, taken *taken) (token Token, owner string, err error) {
 	offer := q.offer()
-	tokens, ballot, _, err := q.grant(ctx, attachCall(r, old, unsure, offer[:2]), false, func(v driver.Value) (Token, error) {
-		token, o, err := r.attached(v)
+	tokens, ballot, _, err := q.grant(ctx, attachCall(r, old, unsure, offer[:2]), nil, func(_ int, answers []driver.Result) (Token, error) {
+		token, o, err := r.attached(answers[0].Value)
 		if err == nil {
 			owner = o
 		}
@@ -181,20 +202,22 @@ func (t tokens) agreed(need int) (Token, bool) {
 	return largest, n >= need
 }
 
-// grant makes a call that takes the lock. It returns as soon as the nodes have given it,
-// or it is certain why not, and tells which were not asked, if a few were to be enough; the first time it waits until it is known that the nodes are
-// different servers, or that some do not answer.
-func (q *quorum) grant(ctx context.Context, c call, few bool, read func(driver.Value) (Token, error)) (tokens, ballot, nodeSet, error) {
+// grant makes a call that takes the lock, led up to by lead, if that is not nil. It returns
+// as soon as the nodes have given it, or it is certain why not, and tells which were not
+// asked; the first time it waits until it is known that the nodes are different servers, or
+// that some do not answer. read is about what a node has answered, if its first answer is
+// no error.
+func (q *quorum) grant(ctx context.Context, c call, lead []call, read func(node int, answers []driver.Result) (Token, error)) (tokens, ballot, nodeSet, error) {
 	if err := q.fault(); err != nil {
 		return nil, nil, 0, err
 	}
 	yes, b := make(tokens, 0, len(q.nodes)), make(ballot, len(q.nodes))
 	moot := new(atomic.Bool)
-	unasked := q.canvass(ctx, []call{c}, few, moot, func(node int, answers []driver.Result) bool {
+	unasked := q.canvass(ctx, []call{c}, lead, moot, func(node int, answers []driver.Result) bool {
 		r := answers[0]
 		if r.Err == nil {
 			var token Token
-			if token, r.Err = read(r.Value); r.Err == nil {
+			if token, r.Err = read(node, answers); r.Err == nil {
 				yes = append(yes, token)
 			}
 		}

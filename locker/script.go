@@ -78,6 +78,8 @@ var (
 	luaFence string
 	//go:embed lua/hold_fence.lua
 	luaHoldFence string
+	//go:embed lua/take.lua
+	luaTake string
 	//go:embed lua/bootstrap.lua
 	luaBootstrap string
 
@@ -115,6 +117,7 @@ var (
 	turnScript    = newScript(luaBase, luaMutex, luaTurn)
 	inspectScript = newScript(luaBase, luaInspect).decidedBy(inspectVerdict)
 	breakScript   = newScript(luaBase, luaQueue, luaMutex, luaBreak).decidedBy(breakVerdict)
+	takeScript    = newScript(luaTake)
 	bootScript    = newScript(luaBase, luaBootstrap)
 )
 
@@ -145,32 +148,37 @@ func (s *script) bundled(most int) *script {
 
 // A call is a script with its keys and arguments.
 type call struct {
-	script  *script
-	evalsha driver.Command // the road that is taken nearly always
+	script  *script        // nil for a command that the server has itself
+	command driver.Command // EVALSHA, the road that is taken nearly always
 	clear   nodeSet        // the nodes of a quorum that it does not concern
+}
+
+// native is a command of the server itself about one key.
+func native(name, key string, args ...string) call {
+	return call{command: driver.Command{Args: append([]string{name, key}, args...), FirstKey: 1, NumKeys: 1}}
 }
 
 func (s *script) call(keys, args []string, more ...string) call {
 	all := make([]string, 0, firstKey+len(keys)+len(args)+len(more))
 	all = append(all, "EVALSHA", s.sha, strconv.Itoa(len(keys)))
 	all = append(append(append(all, keys...), args...), more...)
-	return call{script: s, evalsha: driver.Command{Args: all, FirstKey: firstKey, NumKeys: len(keys)}}
+	return call{script: s, command: driver.Command{Args: all, FirstKey: firstKey, NumKeys: len(keys)}}
 }
 
 // firstKey is where the keys of EVALSHA and EVAL begin.
 const firstKey = 3
 
 // key is the first one, the lock's record.
-func (c call) key() string { return c.evalsha.Args[firstKey] }
+func (c call) key() string { return c.command.Args[c.command.FirstKey] }
 
-func (c call) keys() []string { return c.evalsha.Keys() }
+func (c call) keys() []string { return c.command.Keys() }
 
-func (c call) args() []string { return c.evalsha.Args[firstKey+c.evalsha.NumKeys:] }
+func (c call) args() []string { return c.command.Args[firstKey+c.command.NumKeys:] }
 
 // eval carries the source, for a server that does not know the script: it is new,
 // was restarted, failed over or had SCRIPT FLUSH.
 func (c call) eval() driver.Command {
-	cmd := c.evalsha
+	cmd := c.command
 	cmd.Args = append([]string{"EVAL", c.script.source}, cmd.Args[2:]...)
 	return cmd
 }
@@ -183,7 +191,7 @@ func unknownScript(err error) bool {
 // run executes one script. NOSCRIPT means that nothing was executed, so that
 // sending the source then is no second execution.
 func (l *link) run(ctx context.Context, c call) (driver.Value, error) {
-	v, err := l.do(ctx, c.evalsha)
+	v, err := l.do(ctx, c.command)
 	if unknownScript(err) {
 		return l.do(ctx, c.eval())
 	}
@@ -194,7 +202,7 @@ func (l *link) run(ctx context.Context, c call) (driver.Value, error) {
 func commands(calls []call) []driver.Command {
 	cmds := make([]driver.Command, len(calls))
 	for i, c := range calls {
-		cmds[i] = c.evalsha
+		cmds[i] = c.command
 	}
 	return cmds
 }

@@ -124,9 +124,11 @@ func (r *request) acquired(v driver.Value) (token Token, seq string, err error) 
 	status, rest, ok := splitReply(v)
 	switch {
 	case !ok:
-	case status == 1 && len(rest) == 1:
+	case status == 1 && len(rest) >= 1:
 		token, err = readToken(rest[0])
 		return token, "", err
+	case status == 0 && len(rest) == 0:
+		return 0, "", &LockedError{Name: r.name}
 	case status == 0 && len(rest) == 3:
 		left, ok1 := rest[0].(int64)
 		value, ok2 := rest[1].(string)

@@ -204,8 +204,12 @@ func (t *tenure) inForce() bool {
 }
 
 func (t *tenure) releaseCall() call {
-	c := t.client.store.releaseCall(t.mutex, t.id, t.reservation, t.remember)
-	c.clear = t.rest.drop()
+	clear, remember := t.rest.drop(), t.remember
+	if t.rest != nil && clear == 0 {
+		remember = max(remember, echoLife) // a script has gone to the rest
+	}
+	c := t.client.store.releaseCall(t.mutex, t.id, t.reservation, remember)
+	c.clear = clear
 	return c
 }
 

@@ -14,11 +14,12 @@ import "context"
 type Batcher interface {
 	// DoBatch sends all commands, each at most once, and returns one Result
 	// for each, in their order. Commands whose keys share a slot are executed
-	// in the order given; others may overtake one another. A failure is told
-	// for each command by itself and never by panicking or by returning fewer
-	// results: when a connection breaks half-way, the commands before the
-	// break have their replies and all after it are unknown (or not sent,
-	// where that is certain). It is as prompt as Do when ctx ends.
+	// in the order given; outside a Cluster all are, in one others may overtake
+	// one another. A failure is told for each command by itself and never by
+	// panicking or by returning fewer results: when a connection breaks
+	// half-way, the commands before the break have their replies and all after
+	// it are unknown (or not sent, where that is certain). It is as prompt as
+	// Do when ctx ends.
 	DoBatch(ctx context.Context, cmds []Command) []Result
 }
 

@@ -11,7 +11,7 @@
 --      far (µs) it may lie from the clock, 14 the longest lease (ms), 15 life of the
 --      marker (ms). Nobody is granted the lock there by another's release; the first
 --      waiter is told to ask.
--- reply {1, token} held · {0, pttl, record, seq or ""} held by another · {-1} this id
+-- reply {1, token} held, from some nodes {1, token, marker} · {0, pttl, record, seq or ""} held by another · {-1} this id
 --      was given up · {-2, what} another kind of value · {-3} a foreign value that
 --      never expires · {-5, ms, marker} the node does
 --      not take part yet

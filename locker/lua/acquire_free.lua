@@ -9,9 +9,9 @@ do
   if there == 0 and not (node and ARGV[7] ~= '') then
     local t = redis.call('TIME')
     local now = t[1] * 1000000 + t[2]
-    local offer, ready = now, true
+    local offer, ready, born = now, true, nil
     if node then
-      local born = redis.call('GET', KEYS[6])
+      born = redis.call('GET', KEYS[6])
       local age = born and now / 1000 - tonumber(born)
       ready = born and age >= tonumber(ARGV[14]) and age < tonumber(ARGV[15]) / 2
       offer = math.min(math.max(tonumber(node), now - ARGV[13]), now + ARGV[13])
@@ -24,7 +24,7 @@ do
     if ready and drawn.ok then
       local set = redis.pcall('SET', KEYS[1], table.concat({'gl1', 'm', ARGV[1], token, ARGV[5], ARGV[4]}, '|'), 'PX', ARGV[5])
       if set.ok then
-        return {1, token}
+        return {1, token, born}
       end
     end
   end

@@ -1,0 +1,27 @@
+-- The first try of an attempt to take a fenced mutex at a node of a quorum: it is had if it
+-- is free. It is all that is needed nearly always, and costs less than the script for all
+-- cases, which is asked if it does not suffice. It draws the token as that does.
+--
+-- KEYS record, fence, over, marker
+-- ARGV 1 id, 2 "|<ttl>|<label>|<metadata>", 3 ttl ms, 4 retention ms of the fence, 5 the
+--      token that is offered, 6 how far (µs) it may lie from the clock, 7 the longest lease
+--      (ms), 8 life of the marker (ms)
+-- reply {1, token} held · {0} not had: the lock is not free, or the attempt is over, or the
+--      node has to be asked by the other script
+local born = redis.call('GET', KEYS[4])
+if not born or redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then
+  return {0}
+end
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local age = now / 1000 - born
+if age < tonumber(ARGV[7]) or age >= ARGV[8] / 2 then
+  return {0}
+end
+local offer = math.min(math.max(tonumber(ARGV[5]), now - ARGV[6]), now + ARGV[6])
+local token = string.format('%.0f', math.max((redis.call('GET', KEYS[2]) or 0) + 1, offer))
+local drawn = redis.pcall('SET', KEYS[2], token, 'PX', ARGV[4])
+if drawn.ok and redis.pcall('SET', KEYS[1], 'gl1|m|' .. ARGV[1] .. '|' .. token .. ARGV[2], 'PX', ARGV[3]).ok then
+  return {1, token}
+end
+return {0}

@@ -1,0 +1,67 @@
+package locker
+
+import (
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A first try that finds the lock free needs no more than a fraction of what the script for
+// all cases does, and is what nearly all tries are. So the nodes that are asked first are
+// led up to with less: with a script for this case alone if the lock is fenced, and else with
+// the command that every SET NX lock uses. Where that does not do, the script is asked.
+//
+// The script finds out whether the node has kept its data. Without it the marker is read
+// behind the SET: so long as it is the one that a script has found to be old enough, it
+// is.
+
+// A marker is what a node was known by lately as one that takes part.
+type marker struct {
+	value string
+	until time.Time // when it is to be looked at by a script again, which keeps it from running out
+}
+
+// learn notes the marker that a script has found to be old enough.
+func (n *node) learn(value string) {
+	n.marker.Store(&marker{value, time.Now().Add(n.quorum.cfg.LongestTTL)})
+}
+
+// lead returns the calls that a first try puts to the nodes that are asked first.
+func (q *quorum) lead(r *request, script call, offer []string) []call {
+	if r.fenced {
+		k := r.keys
+		return []call{takeScript.call([]string{k.record, k.fence, k.over(r.id), markerKey},
+			[]string{r.id, "|" + r.px + "|" + r.tail, r.px, keepFence(true, r.ttl)}, offer...)}
+	}
+	now := time.Now()
+	order := q.order(r.keys.record)
+	for _, place := range order[:majority(len(q.nodes))] {
+		if m := q.nodes[place].marker.Load(); m == nil || now.After(m.until) {
+			return []call{script}
+		}
+	}
+	return []call{
+		native("SET", r.keys.record, record(r.id, r.px, r.tail), "NX", "PX", r.px),
+		native("GET", markerKey),
+	}
+}
+
+// set reads what a node has answered to SET and GET. given tells whether it has given the
+// lock, which it may have although it takes no part.
+func (n *node) set(r *request, answers []driver.Result) (given bool, err error) {
+	set, found := answers[0], answers[1]
+	switch m := n.marker.Load(); {
+	case set.Err != nil:
+		return false, set.Err
+	case set.Value == nil:
+		return false, &LockedError{Name: r.name}
+	case set.Value != "OK":
+		return false, oddReply("SET", set.Value)
+	case found.Err != nil:
+		return true, found.Err
+	case m == nil || found.Value != m.value:
+		n.marker.Store(nil)
+		return true, errNew{}
+	}
+	return true, nil
+}
