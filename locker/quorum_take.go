@@ -34,7 +34,8 @@ func (q *quorum) offer() []string {
 //
 // A first try asks a majority of the nodes. The others, which rest is then, are for the
 // caller to have asked. If it is brief and the lock is not free, it need not say who holds it.
-// scripted tells whether scripts were asked, and not only commands of the server itself.
+// scripted tells whether more was asked than what leads up: then the server has to know for a
+// while that the id is over.
 func (q *quorum) acquire(ctx context.Context, r *request, p place, first, brief bool, taken *taken) (token Token, left *rest, scripted bool, err error) {
 	offer := q.offer()
 	c := acquireCall(r, p, q.trusted(), offer)
@@ -58,7 +59,8 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, first, brief 
 	}
 	tokens, ballot, unasked, err := q.grant(ctx, c, lead, read)
 	taken.note(ballot)
-	scripted = len(lead) != 2 || unasked.len() != len(q.nodes)-majority(len(q.nodes))
+	alone := lead != nil && lead[0].script != c.script && unasked.len() == len(q.nodes)-majority(len(q.nodes))
+	scripted = !alone
 	if lead != nil && ctx.Err() == nil && (ballot.count(isNew) > 0 || !brief && errors.Is(err, ErrLocked)) && err != nil {
 		// The script knows more: for how long the node is new, who holds the lock.
 		scripted = true

@@ -18,8 +18,13 @@ local age = now / 1000 - born
 if age < tonumber(ARGV[7]) or age >= ARGV[8] / 2 then
   return {0}
 end
-local offer = math.min(math.max(tonumber(ARGV[5]), now - ARGV[6]), now + ARGV[6])
-local token = string.format('%.0f', math.max((redis.call('GET', KEYS[2]) or 0) + 1, offer))
+-- A request that is executed once more, when its lease is over, offers a token that is
+-- known already. So nobody has to remember the ids of leases that were had in this way.
+local offer, last, slack = tonumber(ARGV[5]), tonumber(redis.call('GET', KEYS[2]) or 0), tonumber(ARGV[6])
+if offer <= last or offer > now + slack then
+  return {0}
+end
+local token = string.format('%.0f', math.max(offer, now - slack))
 local drawn = redis.pcall('SET', KEYS[2], token, 'PX', ARGV[4])
 if drawn.ok and redis.pcall('SET', KEYS[1], 'gl1|m|' .. ARGV[1] .. '|' .. token .. ARGV[2], 'PX', ARGV[3]).ok then
   return {1, token}
