@@ -63,7 +63,18 @@ func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (*Lease, error) {
 	case lease.token != 0 || !m.cfg.fenced:
 		return lease, nil
 	}
-	if err = lease.awaitToken(ctx); err == nil {
+	return m.calledWithoutToken(ctx, lease, begun)
+}
+
+// calledWithoutToken waits for the token of a lease that has been passed on. Close waits for
+// it, or has the lease in its own care.
+func (m *Mutex) calledWithoutToken(ctx context.Context, lease *Lease, begun time.Time) (*Lease, error) {
+	if m.client.enter() != nil {
+		return nil, waitError(ctx, m.name, nil, begun)
+	}
+	defer m.client.leave()
+	err := lease.awaitToken(ctx)
+	if err == nil {
 		return lease, nil
 	}
 	lease.giveBack()

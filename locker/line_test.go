@@ -133,6 +133,32 @@ func TestPassedLeaseWaitsForItsToken(t *testing.T) {
 	})
 }
 
+// Close waits for who gives back a lease that it has not got a token for, or releases it
+// itself.
+func TestCloseWhileATokenIsAskedFor(t *testing.T) {
+	for range 20 {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			c, err := New(f)
+			require.NoError(t, err)
+			m := c.Mutex("k", Fenced())
+			lease, err := m.Lock(t.Context())
+			require.NoError(t, err)
+			f.set(func() { f.before = refusesScript(turnScript, driver.NotSent(errors.New("no route"))) })
+			ended := make(chan error, 1)
+			go func() {
+				_, err := m.Lock(t.Context())
+				ended <- err
+			}()
+			synctest.Wait()
+			require.NoError(t, lease.Unlock(t.Context()))
+			synctest.Wait()
+			assert.NoError(t, c.Close())
+			assert.ErrorIs(t, <-ended, ErrClosed)
+			assert.False(t, f.Exists("k"))
+		})
+	}
+}
+
 func TestCancelledWhileItsTokenIsAskedForGivesTheLockOn(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		m := f.client(t).Mutex("k", Fenced())

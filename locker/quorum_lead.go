@@ -46,6 +46,26 @@ func (q *quorum) lead(r *request, script call, offer []string) []call {
 	}
 }
 
+// reader returns what reads the answers of a node to calls that take the lock, and notes in
+// taken where it was given although that is no vote.
+func (q *quorum) reader(r *request, taken *taken) func(node int, answers []driver.Result) (Token, error) {
+	return func(node int, answers []driver.Result) (Token, error) {
+		n := q.nodes[node]
+		if len(answers) == 2 {
+			given, err := n.set(r, answers)
+			taken[node].certainly = taken[node].certainly || given
+			return 0, err
+		}
+		token, _, err := r.acquired(answers[0].Value)
+		if _, rest, _ := splitReply(answers[0].Value); err == nil && len(rest) == 2 {
+			if value, ok := rest[1].(string); ok {
+				n.learn(value)
+			}
+		}
+		return token, err
+	}
+}
+
 // set reads what a node has answered to SET and GET. given tells whether it has given the
 // lock, which it may have although it takes no part.
 func (n *node) set(r *request, answers []driver.Result) (given bool, err error) {

@@ -43,25 +43,12 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, first, brief 
 	if first && !r.mode.owned() && p.reservation == "" && q.met.Load() {
 		lead = q.lead(r, c, offer)
 	}
-	read := func(node int, answers []driver.Result) (Token, error) {
-		if len(answers) == 2 {
-			given, err := q.nodes[node].set(r, answers)
-			taken[node].certainly = taken[node].certainly || given
-			return 0, err
-		}
-		token, _, err := r.acquired(answers[0].Value)
-		if _, rest, _ := splitReply(answers[0].Value); err == nil && len(rest) == 2 {
-			if value, ok := rest[1].(string); ok {
-				q.nodes[node].learn(value)
-			}
-		}
-		return token, err
-	}
+	read := q.reader(r, taken)
 	tokens, ballot, unasked, err := q.grant(ctx, c, lead, read)
 	taken.note(ballot)
-	alone := lead != nil && lead[0].script != c.script && unasked.len() == len(q.nodes)-majority(len(q.nodes))
-	scripted = !alone
-	if lead != nil && ctx.Err() == nil && (ballot.count(isNew) > 0 || !brief && errors.Is(err, ErrLocked)) && err != nil {
+	leadOnly := lead != nil && lead[0].script != c.script && unasked.len() == len(q.nodes)-majority(len(q.nodes))
+	scripted = !leadOnly
+	if err != nil && lead != nil && ctx.Err() == nil && (ballot.count(isNew) > 0 || !brief && errors.Is(err, ErrLocked)) {
 		// The script knows more: for how long the node is new, who holds the lock.
 		scripted = true
 		tokens, ballot, unasked, err = q.grant(ctx, c, nil, read)

@@ -252,7 +252,7 @@ func TestConcurrentUse(t *testing.T) {
 			all.Go(func() {
 				rw := rwlock.New(c, "k", shared...)
 				var last locker.Token
-				for range 5 {
+				for range 20 {
 					assert.NoError(t, rw.Do(t.Context(), func(ctx context.Context) error {
 						assert.EqualValues(t, 1, writers.Add(1))
 						assert.Zero(t, readers.Load())
@@ -267,7 +267,8 @@ func TestConcurrentUse(t *testing.T) {
 						n := readers.Add(1)
 						assert.Zero(t, writers.Load())
 						time.Sleep(time.Millisecond)
-						mostReaders.Store(max(mostReaders.Load(), n))
+						for most := mostReaders.Load(); n > most && !mostReaders.CompareAndSwap(most, n); most = mostReaders.Load() {
+						}
 						readers.Add(-1)
 						return nil
 					}))

@@ -56,7 +56,7 @@ var waitersScenario = Scenario{
 		}
 		params := fmt.Sprintf("waiters=%d", waiters)
 		return e.rounds(p, "waiters", params, contestants.UseWait, func(s contestants.Spec) (Result, error) {
-			inScripts, err := e.inScripts(s, 1)
+			inScripts, err := e.inScripts(s, 3)
 			if err != nil {
 				return Result{}, err
 			}

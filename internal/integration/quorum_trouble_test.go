@@ -69,6 +69,9 @@ func (s *shaky) fate() fate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	is := func(percent int) bool { return s.rand.IntN(100) < percent }
+	if s.cut != nil {
+		s.late.Add(1) // under mu, so that who waits after heal waits for it
+	}
 	f := fate{cut: s.cut, loseRequest: is(s.weather.loseRequest), loseReply: is(s.weather.loseReply), twice: is(s.weather.twice)}
 	if is(s.weather.slow) {
 		f.delay = time.Duration(s.rand.Int64N(int64(80 * time.Millisecond)))
@@ -119,12 +122,13 @@ func (c *shakyConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, e
 	switch {
 	case f.cut != nil:
 		// What is sent now arrives when the line is whole again, whoever waits for it.
-		c.line.late.Go(func() {
+		go func() {
+			defer c.line.late.Done()
 			<-f.cut
 			late, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			_, _ = c.Conn.Do(late, cmd)
-		})
+		}()
 		<-ctx.Done()
 		return nil, ctx.Err()
 	case f.loseRequest:

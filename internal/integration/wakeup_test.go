@@ -144,14 +144,14 @@ func TestASlowServerIsNotTakenForALockedOne(t *testing.T) {
 // queue get their turn.
 func TestCancelledWaitersLeaveNothingBehind(t *testing.T) {
 	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
-		holder, waiter := d.client(t, srv.Addr), d.client(t, srv.Addr)
+		holder := d.client(t, srv.Addr)
 		lease := mustTryLock(t, holder.Mutex("k"))
 		ctx, cancel := context.WithCancel(t.Context())
 		var cancelled []<-chan lockResult
 		for range 5 {
-			cancelled = append(cancelled, goLockWaiting(t, ctx, waiter.Mutex("k"), holder))
+			cancelled = append(cancelled, goLockWaiting(t, ctx, d.client(t, srv.Addr).Mutex("k"), holder))
 		}
-		patient := goLockWaiting(t, soon(t), waiter.Mutex("k"), holder)
+		patient := goLockWaiting(t, soon(t), d.client(t, srv.Addr).Mutex("k"), holder)
 		cancel()
 		for _, done := range cancelled {
 			r := <-done
