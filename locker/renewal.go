@@ -144,7 +144,9 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	case errors.Is(err, ErrNotHeld):
 		t.lose(err)
 	default:
-		t.lastErr = err
+		if t.lastErr == nil || driver.OutcomeOf(err) != driver.OutcomeNotSent {
+			t.lastErr = err // one that was never sent says less than what came before
+		}
 		t.renewAt = now.at.Add(retryPause(t.asked))
 	}
 	t.checkAt(now)

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -214,5 +215,27 @@ func TestHungServerHoldsFewGoroutines(t *testing.T) {
 		time.Sleep(3 * ttl)
 		assert.Equal(t, n, valid(leases))
 		assert.LessOrEqual(t, most, 8)
+	})
+}
+
+// Why the server refused to renew is not forgotten for a renewal that was not sent.
+func TestLostErrorSaysWhatTheServerSaid(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k", TTL(3*time.Second)))
+		refusal, refused := driver.NewServerError("NOPERM no"), false
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error {
+				if refused {
+					return driver.NotSent(context.DeadlineExceeded)
+				}
+				refused = true
+				return refusal
+			}
+		})
+		<-lease.Context().Done()
+		reply, ok := errors.AsType[*driver.ServerError](lease.Err())
+		require.True(t, ok, "%v", lease.Err())
+		assert.Equal(t, "NOPERM", reply.Code)
+		f.heal()
 	})
 }

@@ -152,12 +152,15 @@ func TestQuorumAPairIsTwoScriptsAtEachNode(t *testing.T) {
 				eventually(t, "all nodes are free", func() bool { return q.holding(t, kind.name) == 0 })
 			}
 			for i, n := range q.scripts(t) {
+				least, most := 2*pairs, 2*pairs
 				if kind.name == plainKind.name { // the nodes that are asked first get a SET
-					assert.LessOrEqual(t, n-before[i], 2*pairs, "%s at node %d", kind.name, i)
-					assert.GreaterOrEqual(t, n-before[i], pairs, "%s at node %d", kind.name, i)
-					continue
+					least = pairs
 				}
-				assert.Equal(t, 2*pairs, n-before[i], "%s at node %d", kind.name, i)
+				if kind.name == plainKind.name || kind.name == fencedKind.name { // a node that is slow makes others be asked
+					most += pairs / 4
+				}
+				assert.GreaterOrEqual(t, n-before[i], least, "%s at node %d", kind.name, i)
+				assert.LessOrEqual(t, n-before[i], most, "%s at node %d", kind.name, i)
 			}
 		}
 	})
