@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"errors"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -14,6 +15,12 @@ import (
 // The script finds out whether the node has kept its data. Without it the marker is read
 // behind the SET: so long as it is the one that a script has found to be old enough, it
 // is.
+
+// errNotTold is the answer of a node that has done nothing, since it takes the script for
+// all cases to tell what is to be done.
+var errNotTold = driver.NotSent(errors.New("locker: the node was asked too little"))
+
+func isNotTold(v vote) bool { return errors.Is(v.Err, errNotTold) }
 
 // A marker is what a node was known by lately as one that takes part.
 type marker struct {

@@ -228,3 +228,43 @@ func TestQuorumTryThatFailedSendsNothingMore(t *testing.T) {
 		assert.LessOrEqual(t, acquired, nodeRequests)
 	})
 }
+
+// Where the small script does not do, nobody is told that the lock is held: it may be free.
+func TestQuorumSmallScriptThatDoesNotDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		trouble func(f *fakeDeployment, fence string)
+		want    error
+	}{
+		"a larger token is known": {func(f *fakeDeployment, fence string) {
+			f.Set(fence, Token(time.Now().Add(time.Second).UnixMicro()).String())
+		}, nil},
+		"the nodes have lost their data": {func(f *fakeDeployment, _ string) { f.FlushAll() }, ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				client := nodes.client(t, QuorumConfig{})
+				m := client.Mutex("k", Fenced())
+				require.NoError(t, must(t, m).Unlock(t.Context()))
+				time.Sleep(time.Second)
+				for _, f := range nodes {
+					c.trouble(f, m.keys.fence)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				lease, err := m.Lock(ctx)
+				assert.NotErrorIs(t, err, ErrLocked)
+				if c.want != nil {
+					require.ErrorIs(t, err, c.want)
+					return
+				}
+				require.NoError(t, err)
+				client.hub.mu.Lock()
+				waited := client.hub.running
+				client.hub.mu.Unlock()
+				assert.False(t, waited, "as if somebody held the lock")
+				require.NoError(t, lease.Unlock(t.Context()))
+			})
+		})
+	}
+}

@@ -48,8 +48,9 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, first, brief 
 	taken.note(ballot)
 	leadOnly := lead != nil && lead[0].script != c.script && unasked.len() == len(q.nodes)-majority(len(q.nodes))
 	scripted = !leadOnly
-	if err != nil && lead != nil && ctx.Err() == nil && (ballot.count(isNew) > 0 || !brief && errors.Is(err, ErrLocked)) {
-		// The script knows more: for how long the node is new, who holds the lock.
+	toldLittle := ballot.count(isNew)+ballot.count(isNotTold) > 0 || !brief && errors.Is(err, ErrLocked)
+	if err != nil && lead != nil && ctx.Err() == nil && toldLittle {
+		// The script for all cases knows more: for how long a node is new, who holds the lock.
 		scripted = true
 		tokens, ballot, unasked, err = q.grant(ctx, c, nil, read)
 		taken.note(ballot)

@@ -129,6 +129,8 @@ func (r *request) acquired(v driver.Value) (token Token, seq string, err error) 
 		return token, "", err
 	case status == 0 && len(rest) == 0:
 		return 0, "", &LockedError{Name: r.name}
+	case status == 2 && len(rest) == 0:
+		return 0, "", errNotTold
 	case status == 0 && len(rest) == 3:
 		left, ok1 := rest[0].(int64)
 		value, ok2 := rest[1].(string)

@@ -6,27 +6,30 @@
 -- ARGV 1 id, 2 "|<ttl>|<label>|<metadata>", 3 ttl ms, 4 retention ms of the fence, 5 the
 --      token that is offered, 6 how far (µs) it may lie from the clock, 7 the longest lease
 --      (ms), 8 life of the marker (ms)
--- reply {1, token} held · {0} not had: the lock is not free, or the attempt is over, or the
---      node has to be asked by the other script
-local born = redis.call('GET', KEYS[4])
-if not born or redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then
+-- reply {1, token} held · {0} the lock is not free · {2} it takes the script for all cases
+--      to tell
+if redis.call('EXISTS', KEYS[1]) == 1 then
   return {0}
+end
+local born = redis.call('GET', KEYS[4])
+if not born or redis.call('EXISTS', KEYS[3]) == 1 then
+  return {2}
 end
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local age = now / 1000 - born
 if age < tonumber(ARGV[7]) or age >= ARGV[8] / 2 then
-  return {0}
+  return {2}
 end
 -- A request that is executed once more, when its lease is over, offers a token that is
 -- known already. So nobody has to remember the ids of leases that were had in this way.
 local offer, last, slack = tonumber(ARGV[5]), tonumber(redis.call('GET', KEYS[2]) or 0), tonumber(ARGV[6])
 if offer <= last or offer > now + slack then
-  return {0}
+  return {2}
 end
 local token = string.format('%.0f', math.max(offer, now - slack))
 local drawn = redis.pcall('SET', KEYS[2], token, 'PX', ARGV[4])
 if drawn.ok and redis.pcall('SET', KEYS[1], 'gl1|m|' .. ARGV[1] .. '|' .. token .. ARGV[2], 'PX', ARGV[3]).ok then
   return {1, token}
 end
-return {0}
+return {2}
