@@ -112,6 +112,16 @@ func TestTokensGrowAlongTheLine(t *testing.T) {
 	})
 }
 
+// lockEnds locks m in the background, and sends what came of it.
+func lockEnds(ctx context.Context, m *Mutex) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		_, err := m.Lock(ctx)
+		ended <- err
+	}()
+	return ended
+}
+
 // A token that runs short is asked for before the lock is handed out.
 func TestPassedLeaseWaitsForItsToken(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
@@ -144,11 +154,7 @@ func TestCloseWhileATokenIsAskedFor(t *testing.T) {
 			lease, err := m.Lock(t.Context())
 			require.NoError(t, err)
 			f.set(func() { f.before = refusesScript(turnScript, driver.NotSent(errors.New("no route"))) })
-			ended := make(chan error, 1)
-			go func() {
-				_, err := m.Lock(t.Context())
-				ended <- err
-			}()
+			ended := lockEnds(t.Context(), m)
 			synctest.Wait()
 			require.NoError(t, lease.Unlock(t.Context()))
 			synctest.Wait()
@@ -166,11 +172,7 @@ func TestCancelledWhileItsTokenIsAskedForGivesTheLockOn(t *testing.T) {
 		require.NoError(t, err)
 		f.set(func() { f.before = refusesScript(turnScript, driver.NotSent(errors.New("no route"))) })
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() {
-			_, err := m.Lock(ctx)
-			ended <- err
-		}()
+		ended := lockEnds(ctx, m)
 		synctest.Wait()
 		require.NoError(t, lease.Unlock(t.Context()))
 		synctest.Wait()
@@ -188,11 +190,7 @@ func TestRefusalOfTokens(t *testing.T) {
 		lease, err := m.Lock(t.Context())
 		require.NoError(t, err)
 		f.set(func() { f.before = refusesScript(turnScript, driver.NewServerError("OOM command not allowed")) })
-		failed := make(chan error, 1)
-		go func() {
-			_, err := m.Lock(t.Context())
-			failed <- err
-		}()
+		failed := lockEnds(t.Context(), m)
 		synctest.Wait()
 		require.NoError(t, lease.Unlock(t.Context()))
 		refusal, ok := errors.AsType[*driver.ServerError](<-failed)

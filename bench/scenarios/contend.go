@@ -42,14 +42,7 @@ var contendScenario = Scenario{
 }
 
 func (e *Env) contend(s contestants.Spec, c contention, d time.Duration) (Result, error) {
-	inScripts, err := e.inScripts(s, 1)
-	if err != nil {
-		return Result{}, err
-	}
-	if err := e.srv.Flush(); err != nil {
-		return Result{}, err
-	}
-	l, err := s.New(e.options())
+	l, inScripts, err := e.fresh(s, 1)
 	if err != nil {
 		return Result{}, err
 	}

@@ -64,14 +64,7 @@ func (w *pairWorker) run(ctx context.Context, l contestants.Locker, keys []strin
 
 // pairs measures g goroutines that lock and unlock keys of their own.
 func (e *Env) pairs(s contestants.Spec, g int, window time.Duration) (Result, error) {
-	inScripts, err := e.inScripts(s, 0)
-	if err != nil {
-		return Result{}, err
-	}
-	if err := e.srv.Flush(); err != nil {
-		return Result{}, err
-	}
-	l, err := s.New(e.options())
+	l, inScripts, err := e.fresh(s, 0)
 	if err != nil {
 		return Result{}, err
 	}

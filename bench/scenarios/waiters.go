@@ -119,11 +119,7 @@ func waitersWorker(in *json.Decoder, out *json.Encoder) error {
 	if err := in.Decode(&cfg); err != nil {
 		return err
 	}
-	spec, err := contestants.ByName(cfg.Contestant)
-	if err != nil {
-		return err
-	}
-	control, err := harness.Dial(cfg.Options.Addrs[0])
+	spec, control, err := lookUp(cfg.Contestant, cfg.Options)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,18 @@ func warmPairs(l contestants.Locker, n int) error {
 	return nil
 }
 
+// fresh returns a new locker on an empty server, and what inScripts says of the workload.
+func (e *Env) fresh(s contestants.Spec, clients int) (l contestants.Locker, inScripts map[string]float64, err error) {
+	if inScripts, err = e.inScripts(s, clients); err != nil {
+		return nil, nil, err
+	}
+	if err := e.srv.Flush(); err != nil {
+		return nil, nil, err
+	}
+	l, err = s.New(e.options())
+	return l, inScripts, err
+}
+
 // A workload is what a scenario makes a contestant do. What it sends by itself in one, it
 // may leave to scripts in another.
 type workload struct {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/golocker/golocker/bench/contestants"
 	"github.com/golocker/golocker/bench/harness"
 )
 
@@ -102,4 +103,15 @@ func runAlone(mode string, config any, limit time.Duration) (Result, error) {
 		return Result{Errs: map[string]int{"worker: " + err.Error(): 1}}, nil
 	}
 	return res, nil
+}
+
+// lookUp returns what a worker needs of its configuration: the contestant, and a
+// connection of the harness's own to the server.
+func lookUp(contestant string, o contestants.Options) (contestants.Spec, *harness.Conn, error) {
+	spec, err := contestants.ByName(contestant)
+	if err != nil {
+		return spec, nil, err
+	}
+	control, err := harness.Dial(o.Addrs[0])
+	return spec, control, err
 }
