@@ -106,7 +106,8 @@ func (s *SentinelNodes) MasterOtherThan(old *Server) *Server {
 	return master
 }
 
-// Failover makes the Sentinels turn the replica into the master and returns it.
+// Failover makes the Sentinels turn the replica into the master and returns it, when
+// the old master has become its replica and takes no more writes, which would be lost.
 func (s *SentinelNodes) Failover() *Server {
 	s.tb.Helper()
 	old := s.Master()
@@ -127,7 +128,11 @@ func (s *SentinelNodes) Failover() *Server {
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	return s.MasterOtherThan(old)
+	master := s.MasterOtherThan(old)
+	if err := s.await(func() error { return old.infoSays("role:slave") }); err != nil {
+		s.tb.Fatal(err)
+	}
+	return master
 }
 
 // agreed returns the master by the word of all Sentinels that run.
