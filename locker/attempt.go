@@ -203,7 +203,7 @@ func answered(err error) bool {
 
 // request makes one request.
 func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, err error) {
-	l := a.client.taking.take(ctx, a.mutex.attempt)
+	l := a.client.taking.take(ctx, a.mutex.attempt())
 	defer func() { l.release(err) }()
 	ctx = l
 	first := !a.asked

@@ -21,11 +21,7 @@ type Lease struct {
 	cause error  // why the lease is over; nil while it is held
 	// passed tells that Unlock has given the lock to the next in line.
 	passed bool
-	// limit is when the maximum hold is reached; zero if there is none.
-	limit time.Time
-	// own is how long the lease lasts if it is not renewed, however long others
-	// keep the tenure.
-	own term
+	bound  *bound // nil if the lease is as long as the tenure
 
 	ctx    context.Context // made when asked for
 	cancel context.CancelCauseFunc
@@ -75,11 +71,14 @@ func (l *Lease) Deadline() time.Time {
 // It needs the tenure's mu, as do the methods below.
 func (l *Lease) deadline() time.Time {
 	end := l.tenure.term.deadline
-	if !l.mutex.cfg.renew && l.own.deadline.Before(end) {
-		end = l.own.deadline
+	if l.bound == nil {
+		return end
 	}
-	if !l.limit.IsZero() && l.limit.Before(end) {
-		end = l.limit
+	if !l.mutex.cfg.renew && l.bound.own.deadline.Before(end) {
+		end = l.bound.own.deadline
+	}
+	if limit := l.bound.limit; !limit.IsZero() && limit.Before(end) {
+		end = limit
 	}
 	return end
 }
@@ -87,10 +86,11 @@ func (l *Lease) deadline() time.Time {
 // overdue returns the loss if the lease's own time is over, whatever is left of the
 // tenure.
 func (l *Lease) overdue(now moment) error {
-	if !l.limit.IsZero() && !now.at.Before(l.limit) {
+	switch {
+	case l.bound == nil:
+	case !l.bound.limit.IsZero() && !now.at.Before(l.bound.limit):
 		return l.tenure.loss(ErrMaxHold)
-	}
-	if !l.mutex.cfg.renew && l.own.leftAt(now) <= 0 {
+	case !l.mutex.cfg.renew && l.bound.own.leftAt(now) <= 0:
 		return l.tenure.loss(nil)
 	}
 	return nil
@@ -156,10 +156,10 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 			return fmt.Errorf("locker: extend %q: %w", l.Name(), errors.Join(append([]error{context.Cause(ctx)}, failures...)...))
 		}
 		t.mu.Lock()
-		t.mayArm(time.Now().Add(t.mutex.attempt), ttl)
+		t.mayArm(time.Now().Add(t.mutex.attempt()), ttl)
 		t.mu.Unlock()
 		sent := now()
-		err := t.request(ctx, t.renewCall(ttl), t.mutex.attempt)
+		err := t.request(ctx, t.renewCall(ttl), t.mutex.attempt())
 		switch {
 		case err == nil:
 			return l.extended(sent, ttl)
@@ -192,7 +192,7 @@ func (l *Lease) extended(sent moment, ttl time.Duration) error {
 	// The watchdog looks at the time it had planned, and finds the new deadline.
 	t.armed(sent, ttl)
 	if !l.mutex.cfg.renew {
-		l.own = l.own.later(newTerm(sent, ttl), moment{time.Now(), sent.asleep})
+		l.bound.own = l.bound.own.later(newTerm(sent, ttl), moment{time.Now(), sent.asleep})
 	}
 	return nil
 }

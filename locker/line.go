@@ -2,7 +2,6 @@ package locker
 
 import (
 	"sync"
-	"time"
 )
 
 // A line is where goroutines of one client stand that want one mutex. The first to
@@ -14,34 +13,28 @@ import (
 // A line exists while it is led or holds a tenure; nobody stands in it otherwise.
 type line struct {
 	lines *lines
-	key   lineKey
+	mutex *Mutex // of its first leader; those of the others are alike
+	other *line  // of mutexes with the same record that are not alike
 
 	// The mutex of lines guards what follows.
 	led    bool    // somebody asks the server, or has been called to
+	behind bool    // others wait at the server, so that to ask without a place is in vain
 	tenure *tenure // that the line holds; nil if none
 	// attempt is what a leader that gave up has left to the next, with its place in
 	// the queue. Only who leads uses it.
 	attempt *attempt
-	behind  bool  // others wait at the server, so that to ask without a place is in vain
 	reason  error // why the leader does not have the lock, as far as it knows
 
 	first, last *waiter
-}
-
-// A lineKey is what must be equal in mutexes that share a line: what the server is told.
-type lineKey struct {
-	record, tail string
-	ttl, attempt time.Duration
-	fenced       bool
 }
 
 // lines are the lines of a client.
 //
 // Locks are taken in the order tenure, then lines.
 type lines struct {
-	mu     sync.Mutex
-	byKey  map[lineKey]*line
-	closed bool
+	mu       sync.Mutex
+	byRecord map[string]*line // the first, see other
+	closed   bool
 	// To be used again. Whoever still knows a line that has ended finds that it does
 	// not hold the tenure that it asks about.
 	idle    []*line
@@ -59,22 +52,32 @@ func (m *Mutex) standsInLine() bool {
 	return m.mode == modeMutex && m.cfg.renew && m.cfg.retry == nil && m.client.quorum == nil
 }
 
-func (m *Mutex) lineKey() lineKey {
-	return lineKey{m.keys.record, m.tail, m.ttl, m.attempt, m.cfg.fenced}
+// alike tells whether two mutexes of a record can share a line: the server is told the same
+// of both.
+func (m *Mutex) alike(o *Mutex) bool {
+	return m == o || m.tail == o.tail && m.ttl == o.ttl && m.attempt() == o.attempt() && m.cfg.fenced == o.cfg.fenced
+}
+
+// find returns the line for m, or nil. It needs s.mu.
+func (s *lines) find(m *Mutex) *line {
+	ln := s.byRecord[m.keys.record]
+	for ln != nil && !ln.mutex.alike(m) {
+		ln = ln.other
+	}
+	return ln
 }
 
 // join returns the line for m, and the caller's place in it; none if the caller is to
 // lead.
 func (s *lines) join(m *Mutex) (*line, *waiter, error) {
-	k := m.lineKey()
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return nil, nil, ErrClosed
 	}
-	ln := s.byKey[k]
+	ln := s.find(m)
 	if ln == nil {
-		ln = s.begin(k)
+		ln = s.begin(m)
 		s.mu.Unlock()
 		return ln, nil, nil
 	}
@@ -94,27 +97,47 @@ func (s *lines) join(m *Mutex) (*line, *waiter, error) {
 	return ln, w, nil
 }
 
-// begin makes a line that is led. It needs s.mu.
-func (s *lines) begin(k lineKey) *line {
+// begin makes a line for m that is led. It needs s.mu.
+func (s *lines) begin(m *Mutex) *line {
 	var ln *line
 	if n := len(s.idle); n > 0 {
 		ln, s.idle = s.idle[n-1], s.idle[:n-1]
 	} else {
 		ln = &line{lines: s}
 	}
-	ln.key, ln.led = k, true
-	if s.byKey == nil {
-		s.byKey = map[lineKey]*line{}
+	if s.byRecord == nil {
+		s.byRecord = map[string]*line{}
 	}
-	s.byKey[k] = ln
+	ln.mutex, ln.led, ln.other = m, true, s.byRecord[m.keys.record]
+	s.byRecord[m.keys.record] = ln
 	return ln
+}
+
+// end takes out a line in which nobody stands. It needs s.mu.
+func (s *lines) end(ln *line) {
+	record := ln.mutex.keys.record
+	switch first := s.byRecord[record]; {
+	case first != ln:
+		for first.other != ln {
+			first = first.other
+		}
+		first.other = ln.other
+	case ln.other != nil:
+		s.byRecord[record] = ln.other
+	default:
+		delete(s.byRecord, record)
+	}
+	ln.mutex, ln.other, ln.attempt, ln.behind, ln.reason = nil, nil, nil, false, nil
+	if len(s.idle) < maxSpares {
+		s.idle = append(s.idle, ln)
+	}
 }
 
 // led tells whether somebody of this client asks the server for m just now.
 func (s *lines) led(m *Mutex) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ln := s.byKey[m.lineKey()]
+	ln := s.find(m)
 	return ln != nil && ln.led
 }
 
@@ -123,8 +146,10 @@ func (s *lines) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for _, ln := range s.byKey {
-		ln.turnAway(ErrClosed)
+	for _, ln := range s.byRecord {
+		for ; ln != nil; ln = ln.other {
+			ln.turnAway(ErrClosed)
+		}
 	}
 }
 
@@ -192,12 +217,7 @@ func (ln *line) callLeader() {
 		ln.pop().called <- struct{}{}
 		return
 	}
-	s := ln.lines
-	delete(s.byKey, ln.key)
-	ln.key, ln.attempt, ln.behind, ln.reason = lineKey{}, nil, false, nil
-	if len(s.idle) < maxSpares {
-		s.idle = append(s.idle, ln)
-	}
+	ln.lines.end(ln)
 }
 
 func (ln *line) turnAway(err error) {

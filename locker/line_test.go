@@ -64,7 +64,7 @@ func TestLockPassesAlongTheLine(t *testing.T) {
 		}
 		require.NoError(t, lease.Unlock(t.Context()))
 		assert.False(t, f.Exists("k"))
-		assert.Empty(t, m.client.lines.byKey)
+		assert.Empty(t, m.client.lines.byRecord)
 	})
 }
 
@@ -76,12 +76,12 @@ func TestLinesAreForgotten(t *testing.T) {
 			lease, err := c.Mutex("k", opt).Lock(t.Context())
 			require.NoError(t, err)
 			require.NoError(t, lease.Unlock(t.Context()))
-			assert.Empty(t, c.lines.byKey)
+			assert.Empty(t, c.lines.byRecord)
 		}
 		require.NoError(t, f.Set("k", "foreign"))
 		_, err := c.Mutex("k").Lock(t.Context())
 		require.ErrorIs(t, err, ErrForeign)
-		assert.Empty(t, c.lines.byKey)
+		assert.Empty(t, c.lines.byRecord)
 	})
 }
 
@@ -346,7 +346,7 @@ func TestWaitersInLineLeaveNothing(t *testing.T) {
 		s, err := c.Inspect(t.Context(), "k")
 		require.NoError(t, err)
 		assert.Zero(t, s.Waiters)
-		assert.Empty(t, c.lines.byKey)
+		assert.Empty(t, c.lines.byRecord)
 		require.NoError(t, held.Unlock(t.Context()))
 		assert.False(t, f.Exists("k"))
 	})
@@ -523,7 +523,7 @@ func TestRefusalReachesTheWholeLine(t *testing.T) {
 			require.True(t, ok)
 			assert.Equal(t, "NOPERM", refusal.Code)
 		}
-		assert.Empty(t, c.lines.byKey)
+		assert.Empty(t, c.lines.byRecord)
 	})
 }
 
@@ -609,7 +609,7 @@ func TestCancelRacesPassing(t *testing.T) {
 			synctest.Wait()
 			assert.False(t, f.Exists("k"))
 			for _, c := range clients {
-				assert.Empty(t, c.lines.byKey)
+				assert.Empty(t, c.lines.byRecord)
 				s, err := c.Inspect(t.Context(), "k")
 				require.NoError(t, err)
 				assert.Zero(t, s.Waiters)
@@ -632,5 +632,29 @@ func TestPanicOfTheLeader(t *testing.T) {
 		next := background(t, m)
 		require.NoError(t, held.Unlock(t.Context()))
 		assert.NotNil(t, granted(next))
+	})
+}
+
+// Mutexes of one name that differ in what the server is told have lines of their own.
+func TestLinesOfOneRecordEndInAnyOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		mutexes := []*Mutex{c.Mutex("k"), c.Mutex("k", TTL(time.Minute)), c.Mutex("k", Fenced()), c.Mutex("k", Metadata("m"))}
+		for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}} {
+			lines := make([]*line, len(mutexes))
+			for i, m := range mutexes {
+				ln, w, err := c.lines.join(m)
+				require.NoError(t, err)
+				require.Nil(t, w)
+				assert.NotContains(t, lines, ln)
+				lines[i] = ln
+			}
+			for _, i := range order {
+				assert.True(t, c.lines.led(mutexes[i]))
+				lines[i].resign(nil)
+				assert.False(t, c.lines.led(mutexes[i]))
+			}
+			assert.Empty(t, c.lines.byRecord)
+		}
 	})
 }

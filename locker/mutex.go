@@ -14,8 +14,7 @@ type Mutex struct {
 	client  *Client
 	cfg     *lockConfig // the client's own where no option was given
 	ttl     time.Duration
-	px      string        // the same in ms
-	attempt time.Duration // how long one request may take
+	px      string // the same in ms
 	keys    keys
 	mode    mode
 	linesUp bool // those who lock it stand in a line
@@ -84,7 +83,6 @@ func (m *Mutex) finish() *Mutex {
 	if m.ttl != c.cfg.lock.ttl {
 		m.px = millis(m.ttl)
 	}
-	m.attempt = min(m.cfg.attemptTimeout, m.ttl-margin(m.ttl))
 	m.linesUp = m.standsInLine()
 	return m
 }
@@ -105,6 +103,9 @@ func (m *Mutex) check(key string) error {
 	}
 	return nil
 }
+
+// attempt is how long one request may take.
+func (m *Mutex) attempt() time.Duration { return min(m.cfg.attemptTimeout, m.ttl-margin(m.ttl)) }
 
 // Name returns the name as it was given to [Client.Mutex].
 func (m *Mutex) Name() string { return m.name }

@@ -49,7 +49,7 @@ func (t *tenure) due(now moment) (renewal need) {
 	if ttl := t.renewalTTL(); ttl > 0 && !t.renewAt.IsZero() && t.renewAt.Sub(now.at) <= renewalSlack(ttl) {
 		t.renewAt = time.Time{}
 		// Half of what is left, so that a reply that is lost can be made up for.
-		patience := min(t.mutex.attempt, t.lastDeadline().Sub(now.at)/2)
+		patience := min(t.mutex.attempt(), t.lastDeadline().Sub(now.at)/2)
 		renewal = need{max(patience, 20*time.Millisecond), t.lastErr != nil, uint8(t.client.deployment.shard(t.mutex.keys.record))}
 	}
 	t.plan()

@@ -42,7 +42,8 @@ type tenure struct {
 	renewing bool          // a renewal is in flight
 	renewed  chan struct{} // closed when it ends, if somebody waits for that
 	asked    time.Duration // the TTL that it asks for
-	turn     turn          // in which it is passed on
+	begun    time.Time
+	turn     *turn // in which it is passed on; nil before anybody has stood in line for it
 
 	releasing chan struct{} // closed when the release in progress ends; nil if none is
 	// outcome is what Unlock of any handle says. Before the release it is the
@@ -80,7 +81,7 @@ func newLease(m *Mutex, g grant) *Lease {
 	t.armed(g.sent, g.ttl)
 	t.mayArm(time.Now(), m.ttl) // its requests asked for as much
 	t.renewAt = firstRenewalTime(g.sent.at, g.ttl)
-	t.turn = turn{begun: time.Now(), used: g.token, reserved: g.token}
+	t.begun = time.Now()
 	return l
 }
 
@@ -106,11 +107,8 @@ func (t *tenure) watch(apart bool) bool {
 // to be renewed it is good for ttl from that moment. It needs t.mu.
 func (t *tenure) admit(l *Lease, m *Mutex, from moment, ttl time.Duration) {
 	l.tenure, l.mutex, l.token = t, m, t.token
-	if m.cfg.maxHold > 0 {
-		l.limit = time.Now().Add(m.cfg.maxHold)
-	}
-	if !m.cfg.renew {
-		l.own = newTerm(from, ttl)
+	if m.cfg.maxHold > 0 || !m.cfg.renew {
+		l.bound = newBound(m, from, ttl)
 	}
 	l.next, t.held = t.held, l
 }
@@ -143,7 +141,7 @@ func (t *tenure) lose(reason error) {
 // vacate lets those who stand in line ask the server again. It needs t.mu.
 func (t *tenure) vacate() {
 	if t.line != nil {
-		t.line.vacate(t, t.turn.others)
+		t.line.vacate(t, t.turn != nil && t.turn.others)
 	}
 }
 
@@ -200,7 +198,7 @@ func (t *tenure) mayArm(then time.Time, ttl time.Duration) {
 
 // request makes one request about the tenure, within the given time.
 func (t *tenure) request(ctx context.Context, c call, within time.Duration) error {
-	l := t.client.keeping.take(ctx, min(t.mutex.attempt, within))
+	l := t.client.keeping.take(ctx, min(t.mutex.attempt(), within))
 	v, err := t.client.deployment.run(l, c)
 	l.release(err)
 	if err != nil {

@@ -45,6 +45,25 @@ func newTerm(sent moment, ttl time.Duration) term {
 	return term{deadline: sent.at.Add(ttl - margin(ttl)), asleep: sent.asleep}
 }
 
+// A bound ends a lease before its tenure, however long others keep that.
+type bound struct {
+	limit time.Time // when the maximum hold is reached; zero if there is none
+	own   term      // how long the lease lasts, if it is not renewed
+}
+
+// newBound returns the bound of a lease of m that is good for ttl from that moment
+// unless it is renewed.
+func newBound(m *Mutex, from moment, ttl time.Duration) *bound {
+	b := &bound{}
+	if m.cfg.maxHold > 0 {
+		b.limit = time.Now().Add(m.cfg.maxHold)
+	}
+	if !m.cfg.renew {
+		b.own = newTerm(from, ttl)
+	}
+	return b
+}
+
 // left is how much of the term remains, by the monotonic clock and by the time
 // that the machine has been suspended, which that clock does not know of.
 func (t term) left(asleep time.Duration) time.Duration {

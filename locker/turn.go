@@ -12,7 +12,6 @@ import (
 // the server, it is over after turnTime or turnPasses. While it is not known, the
 // server is asked; that does not hold the passing up.
 type turn struct {
-	begun  time.Time
 	passes int
 
 	asking chan struct{} // closed when the request in flight ends; nil if none is
@@ -68,12 +67,13 @@ func (t *tenure) pass(l *Lease) (passed bool) {
 	l.end(ErrReleased)
 	heir := &Lease{}
 	t.admit(heir, w.mutex, moment{}, 0)
-	t.turn.passes++
-	if heir.token = 0; t.turn.used < t.turn.reserved {
-		t.turn.used++
-		heir.token = t.turn.used
+	turn := t.inTurn()
+	turn.passes++
+	if heir.token = 0; turn.used < turn.reserved {
+		turn.used++
+		heir.token = turn.used
 	}
-	if !heir.limit.IsZero() {
+	if heir.bound != nil {
 		t.plan()
 	}
 	t.keepAsking(now)
@@ -83,16 +83,27 @@ func (t *tenure) pass(l *Lease) (passed bool) {
 	return true
 }
 
+// inTurn returns the turn, which begins with the first who stands in line. It needs t.mu.
+func (t *tenure) inTurn() *turn {
+	if t.turn == nil {
+		t.turn = &turn{used: t.token, reserved: t.token}
+	}
+	return t.turn
+}
+
 // passable tells whether another goroutine may have the lock now, without the server. It
 // needs t.mu.
 func (t *tenure) passable(now time.Time) bool {
 	if t.term.deadline.Sub(now) < t.lasts/3 {
 		return false // the renewal is late
 	}
-	if t.lapse.Sub(now) > t.mutex.ttl+t.mutex.attempt {
+	if t.lapse.Sub(now) > t.mutex.ttl+t.mutex.attempt() {
 		return false // it was extended, and would outlive the next holder by more than its TTL
 	}
-	since := now.Sub(t.turn.begun)
+	since := now.Sub(t.begun)
+	if t.turn == nil {
+		return since < turnTime
+	}
 	if since < turnTime && t.turn.passes < turnPasses {
 		return true
 	}
@@ -104,8 +115,9 @@ func (t *tenure) passable(now time.Time) bool {
 
 // keepAsking asks the server from time to time whether others wait. It needs t.mu.
 func (t *tenure) keepAsking(now time.Time) {
-	short := t.mutex.cfg.fenced && t.turn.used+fewTokens > t.turn.reserved
-	if short || !t.turn.others && now.Sub(t.turn.asked) >= askEvery {
+	turn := t.inTurn()
+	short := t.mutex.cfg.fenced && turn.used+fewTokens > turn.reserved
+	if short || !turn.others && now.Sub(turn.asked) >= askEvery {
 		t.ask(now)
 	}
 }
@@ -122,21 +134,22 @@ func (t *tenure) lineForms() {
 // ask puts the request in flight, unless one is, and returns what is closed at its end;
 // nil if the client is closing. It needs t.mu.
 func (t *tenure) ask(now time.Time) <-chan struct{} {
-	if t.turn.asking != nil {
-		return t.turn.asking
+	turn := t.inTurn()
+	if turn.asking != nil {
+		return turn.asking
 	}
 	if t.client.enter() != nil {
 		return nil
 	}
-	t.turn.asking, t.turn.asked = make(chan struct{}), now
-	go t.inquire(turnCall(t.mutex, t.id, max(t.turn.used, t.token)))
-	return t.turn.asking
+	turn.asking, turn.asked = make(chan struct{}), now
+	go t.inquire(turnCall(t.mutex, t.id, max(turn.used, t.token)))
+	return turn.asking
 }
 
 // inquire makes the request.
 func (t *tenure) inquire(c call) {
 	defer t.client.leave()
-	ctx, cancel := context.WithTimeout(t.client.ctx, t.mutex.attempt)
+	ctx, cancel := context.WithTimeout(t.client.ctx, t.mutex.attempt())
 	defer cancel()
 	sent := time.Now()
 	v, err := t.client.deployment.run(ctx, c)
@@ -197,10 +210,10 @@ func (t *tenure) reserve(ctx context.Context, l *Lease) error {
 		defer t.mu.Unlock()
 		return l.cause
 	}
-	if t.turn.used < t.turn.reserved {
+	if turn := t.turn; turn.used < turn.reserved {
 		defer t.mu.Unlock()
-		t.turn.used++
-		l.token = t.turn.used
+		turn.used++
+		l.token = turn.used
 		return nil
 	}
 	flight := t.ask(time.Now())
