@@ -45,7 +45,8 @@ type tenure struct {
 	begun    time.Time
 	turn     *turn // in which it is passed on; nil before anybody has stood in line for it
 
-	releasing chan struct{} // closed when the release in progress ends; nil if none is
+	releasing bool          // a release is in progress
+	gone      chan struct{} // closed when it ends, if somebody waits for that
 	// outcome is what Unlock of any handle says. Before the release it is the
 	// server's word that has ended the tenure, if that did.
 	outcome error

@@ -55,7 +55,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 // outlive returns a context that ends with ctx, but not by the end of the lease
 // itself, which ends the context of [Mutex.Do]: Unlock has just caused that.
 func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Done() == nil {
+	if _, ok := FromContext(ctx); !ok || ctx.Done() == nil {
 		return ctx, func() {}
 	}
 	base, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -91,7 +91,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease) (begun bool, err er
 		case t.released:
 			defer t.mu.Unlock()
 			return false, t.outcome
-		case t.releasing == nil:
+		case !t.releasing:
 			// A lease lost by the server's own word needs no request. On a quorum
 			// that was the word of most nodes, and others may still hold the lock for us.
 			if t.outcome != nil && !t.unsure && t.client.quorum == nil {
@@ -99,7 +99,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease) (begun bool, err er
 				t.released = true
 				return false, t.outcome
 			}
-			t.releasing = make(chan struct{})
+			t.releasing = true
 			renewal := t.awaitable()
 			t.mu.Unlock()
 			t.client.dog.remove(&t.job)
@@ -108,7 +108,10 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease) (begun bool, err er
 			}
 			return true, nil
 		}
-		other := t.releasing
+		if t.gone == nil {
+			t.gone = make(chan struct{})
+		}
+		other := t.gone
 		t.mu.Unlock()
 		select {
 		case <-other:
@@ -127,8 +130,10 @@ func (t *tenure) endRelease(outcome error, known bool) {
 	} else if time.Now().Before(t.lapse) {
 		t.unsure = true // the errand may get it done
 	}
-	close(t.releasing)
-	t.releasing = nil
+	if t.releasing = false; t.gone != nil {
+		close(t.gone)
+		t.gone = nil
+	}
 	t.vacate()
 }
 
@@ -220,9 +225,9 @@ func (t *tenure) startClose() (c call, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lose(ErrClosed)
-	if t.released || t.releasing != nil {
+	if t.released || t.releasing {
 		return call{}, false
 	}
-	t.releasing = make(chan struct{})
+	t.releasing = true
 	return t.releaseCall(), true
 }

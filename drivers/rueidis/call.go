@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	rue "github.com/redis/rueidis"
@@ -54,29 +55,36 @@ func (c *callContext) Done() <-chan struct{} {
 type call struct {
 	client   rue.Client
 	gate     gate
-	ctx      callContext
-	commands []rue.Completed
+	ctx      *callContext    // not used again: who dials may keep it
+	commands []rue.Completed // of a batch, and its results
 	results  []rue.RedisResult
+	command  rue.Completed // of another, and its result
+	result   rue.RedisResult
+}
 
-	command [1]rue.Completed
-	result  [1]rue.RedisResult
+// calls are those that are over, and that nobody knows any more.
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+func (k *call) recycle() {
+	*k = call{}
+	calls.Put(k)
 }
 
 // Run is called aside, and perhaps alone.
 func (k *call) Run() {
 	defer func() { <-k.gate }()
 	if k.ctx.batch {
-		k.results = k.client.DoMulti(&k.ctx, k.commands...)
+		k.results = k.client.DoMulti(k.ctx, k.commands...)
 	} else {
-		k.result[0] = k.client.Do(&k.ctx, k.command[0])
-		k.results = k.result[:]
+		k.result = k.client.Do(k.ctx, k.command)
 	}
 }
 
-// do has rueidis send the commands aside, and returns as soon as ctx ends, the
-// Conn is closed or c.limit has passed. rueidis itself is not that prompt: not
-// while it connects or looks for the master, and not when its ring is full.
-func (c *conn) do(ctx context.Context, g gate, commands ...rue.Completed) ([]rue.RedisResult, error) {
+// make has rueidis make the call aside, and returns as soon as ctx ends, the Conn is
+// closed or c.limit has passed. rueidis itself is not that prompt: not while it connects
+// or looks for the master, and not when its ring is full. After an error the call must not
+// be touched any more.
+func (c *conn) make(ctx context.Context, g gate, k *call) error {
 	limited := ctx
 	if end, ok := ctx.Deadline(); !ok || time.Until(end) > c.limit {
 		var cancel context.CancelFunc
@@ -89,21 +97,16 @@ func (c *conn) do(ctx context.Context, g gate, commands ...rue.Completed) ([]rue
 		select {
 		case g <- struct{}{}:
 		case <-limited.Done():
-			return nil, driver.NotSent(c.ended(ctx, "too many calls in flight"))
+			return driver.NotSent(c.ended(ctx, "too many calls in flight"))
 		case <-c.life.Done():
-			return nil, driver.NotSent(c.ended(ctx, "too many calls in flight"))
+			return driver.NotSent(c.ended(ctx, "too many calls in flight"))
 		}
 	}
-	k := &call{client: c.client, gate: g, ctx: callContext{limited, c.life, len(commands) > 1}}
-	if k.ctx.batch {
-		k.commands = commands
-	} else {
-		k.command[0] = commands[0]
-	}
+	k.client, k.gate, k.ctx = c.client, g, &callContext{limited, c.life, k.commands != nil}
 	if c.crew.Call(limited, c.life.Done(), k) != nil {
-		return nil, c.ended(ctx, "no reply")
+		return c.ended(ctx, "no reply")
 	}
-	return k.results, nil
+	return nil
 }
 
 // ended says why a call did not wait any longer, and what it waited for.

@@ -52,15 +52,17 @@ func (c *conn) isCluster() bool { return len(c.gates) > 1 }
 
 // Do implements [driver.Conn].
 func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
-	completed, gate, err := c.build(ctx, cmd, anyKey())
+	completed, gate, err := c.build(ctx, cmd, "")
 	if err != nil {
 		return nil, err
 	}
-	results, err := c.do(ctx, gate, completed)
-	if err != nil {
+	k := calls.Get().(*call)
+	k.command = completed
+	if err := c.make(ctx, gate, k); err != nil {
 		return nil, err
 	}
-	return c.outcome(ctx, results[0])
+	defer k.recycle()
+	return c.outcome(ctx, &k.result)
 }
 
 // DoBatch implements [driver.Batcher]: one pipeline for each group of commands
@@ -101,11 +103,16 @@ type pipeline struct {
 }
 
 func (p *pipeline) send(ctx context.Context, c *conn, g gate) {
-	replies, err := c.do(ctx, g, p.commands...)
+	k := calls.Get().(*call)
+	k.commands = p.commands
+	err := c.make(ctx, g, k)
 	for i, r := range p.results {
 		if r.Err = err; err == nil {
-			r.Value, r.Err = c.outcome(ctx, replies[i])
+			r.Value, r.Err = c.outcome(ctx, &k.results[i])
 		}
+	}
+	if err == nil {
+		k.recycle()
 	}
 }
 
@@ -114,7 +121,7 @@ func (p *pipeline) send(ctx context.Context, c *conn, g gate) {
 func anyKey() string { return strconv.Itoa(rand.IntN(driver.Slots)) }
 
 // build makes cmd a command for the client, which in a Cluster goes where its
-// keys are, or keyless is if it has none, and returns the gate for it. It avoids
+// keys are, or keyless is if it has none, which "" leaves open, and returns the gate for it. It avoids
 // everything that makes rueidis panic. Its errors are marked not sent; that of
 // keys in different slots is also the [driver.ServerError] that a server would
 // give.
@@ -143,6 +150,9 @@ func (c *conn) build(ctx context.Context, cmd driver.Command, keyless string) (r
 		return completed, c.gates[0], nil
 	}
 	key := keyless
+	if key == "" && cmd.NumKeys == 0 {
+		key = anyKey()
+	}
 	for i, k := range cmd.Keys() {
 		if i > 0 && driver.Slot(k) != driver.Slot(key) {
 			return fail(driver.NewServerError("CROSSSLOT Keys in request don't hash to the same slot"))
@@ -153,7 +163,7 @@ func (c *conn) build(ctx context.Context, cmd driver.Command, keyless string) (r
 }
 
 // outcome is what Do returns for a result.
-func (c *conn) outcome(ctx context.Context, result rue.RedisResult) (driver.Value, error) {
+func (c *conn) outcome(ctx context.Context, result *rue.RedisResult) (driver.Value, error) {
 	if err := result.NonRedisError(); err != nil {
 		return nil, c.failure(ctx, err)
 	}

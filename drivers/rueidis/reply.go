@@ -9,6 +9,9 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
+// ok is the reply OK.
+var ok driver.Value = "OK"
+
 // value maps a reply, see [driver.Value]. An error reply is the error.
 func value(m *rue.RedisMessage) (driver.Value, error) {
 	if err := refusal(m); err != nil {
@@ -52,6 +55,9 @@ func value(m *rue.RedisMessage) (driver.Value, error) {
 	// begins after three letters for its format and a colon.
 	if !m.IsString() && !m.IsFloat64() && len(text) > 3 && text[3] == ':' {
 		text = text[4:]
+	}
+	if text == ok {
+		return ok, nil
 	}
 	return text, nil
 }
