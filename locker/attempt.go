@@ -30,6 +30,7 @@ type attempt struct {
 	taken    taken // by this try, at nodes of a quorum
 	queued   bool  // an entry may stand in the queue
 	granted  bool
+	met      bool     // somebody who was in the way
 	reason   error    // what the last try said
 	slot     *slot    // where this waiter is woken, once it waits
 	stand    standing // its place in the queue, as of the last answer
@@ -174,6 +175,7 @@ func (a *attempt) repeat(ctx context.Context, p place) (*Lease, error) {
 			err = fmt.Errorf("the reply came after the lease's deadline")
 		}
 		if answered(err) {
+			a.noteHealed(err)
 			return nil, err
 		}
 		if driver.OutcomeOf(err) == driver.OutcomeUnknown {
@@ -187,6 +189,15 @@ func (a *attempt) repeat(ctx context.Context, p place) (*Lease, error) {
 		}
 		if n > 0 && a.client.sleep(ctx, retryPause(a.req.ttl)) != nil {
 			return nil, requestError(err)
+		}
+	}
+}
+
+// noteHealed tells the observers that the request has found a record without a TTL.
+func (a *attempt) noteHealed(err error) {
+	if o := a.client.observers; o != nil {
+		if locked, ok := errors.AsType[*LockedError](err); ok && locked.healed {
+			o.healed(Healed{Name: a.req.name, For: locked.Holder.Remaining})
 		}
 	}
 }
@@ -290,6 +301,9 @@ func (a *attempt) take(g grant) (*Lease, bool) {
 		g.reservation = a.slot.reservation
 	}
 	lease := newLease(a.mutex, g)
+	if a.met {
+		lease.route = queued
+	}
 	lease.tenure.line = a.line
 	if lease.tenure.term.left(g.sent.asleepNow()) <= 0 {
 		return lease, false

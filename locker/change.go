@@ -61,7 +61,12 @@ func (l *Lease) changeable(from mode, what string) error {
 // in takes the lock for the owner of l in another mode, within the time of l.
 func (l *Lease) in(ctx context.Context, to mode, wait bool) (*Lease, error) {
 	m := l.mutex.as(to)
-	other, err := m.lockAs(ctx, l.Owner(), wait)
+	take := func(ctx context.Context) (*Lease, error) { return m.lockAs(ctx, l.Owner(), wait) }
+	op := "upgrade"
+	if to == modeRead {
+		op = "downgrade"
+	}
+	other, err := m.observed(ctx, op, take)
 	lost := l.Err()
 	if lost == nil || err != nil && !errors.Is(err, lost) {
 		return other, err

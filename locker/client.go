@@ -23,6 +23,7 @@ type Client struct {
 	dog        *watchdog
 	hub        *hub
 	cfg        clientConfig
+	observers  *observers      // nil if there are none
 	tail, px   string          // of a Mutex without options of its own
 	ctx        context.Context // ends with Close
 	stop       context.CancelFunc
@@ -107,10 +108,16 @@ func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 	c := &Client{
 		deployment: d, quorum: q, store: s, dog: newWatchdog(d), hub: newHub(d.links()), cfg: cfg,
 		tail: cfg.label + "|" + cfg.lock.metadata, px: millis(cfg.lock.ttl),
-		contention: newContention(), closed: make(chan struct{}),
+		contention: newContention(), closed: make(chan struct{}), observers: newObservers(cfg.observers),
 	}
+	c.hub.observers = c.observers
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.taking.base, c.keeping.base = c.ctx, context.Background()
+	if c.observers != nil {
+		for node, l := range d.links() {
+			l.opened = func(conn driver.Conn) { c.survey(node, l, conn) }
+		}
+	}
 	return c
 }
 
@@ -230,6 +237,7 @@ func (c *Client) Close() error {
 	c.settle(time.Second) // an Unlock that was faster than the watchdog's end
 	c.hub.close()
 	c.err = c.deployment.close()
+	c.observers.close()
 
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,6 +22,9 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err e
 			return "", err
 		}
 		if id, ok, err := l.detach(); ok || err != nil {
+			if l.tenure.client.observers != nil {
+				l.tellEnd(nil, true, false)
+			}
 			return id, err
 		}
 		// It has been re-entered meanwhile.

@@ -59,6 +59,14 @@
 // it and why the lock was not had ([WaitError]). Where the outcome of a request
 // was never learned, the error is [ErrUnknown]. Use errors.Is and errors.AsType.
 //
+// # Watching
+//
+// A client logs nothing and counts nothing by itself. [Logger] has it log losses, failing
+// renewals and dangerous settings of the server; [Observe] gives every event to a
+// program, and packages lockotel and lockprom make traces and metrics of them.
+// [Client.Snapshot] lists what this process holds and waits for, [Client.Inspect] asks
+// the server.
+//
 // # Names and keys
 //
 // The name given to [Client.Mutex], after the client's [Prefix], is the server's

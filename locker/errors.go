@@ -70,6 +70,7 @@ type LockedError struct {
 	Name   string // as given to Mutex
 	Holder Holder
 	by     string // whose record or hold it is, to tell holders apart
+	healed bool   // its record was given back its TTL
 }
 
 func (e *LockedError) Error() string {

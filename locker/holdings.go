@@ -77,7 +77,7 @@ func (t *tenure) join(m *Mutex) (lease *Lease, ok bool) {
 	if t.held == nil || m.tail != t.mutex.tail || m.cfg.fenced != t.mutex.cfg.fenced || t.term.left(joined.asleep) < enough {
 		return nil, false
 	}
-	lease = &Lease{}
+	lease = &Lease{route: reentered}
 	t.admit(lease, m, joined, m.ttl)
 	t.plan()
 	return lease, true

@@ -15,8 +15,9 @@ import (
 // the waiter whose reservation a message names. On a quorum it has one for each node,
 // and any of them may tell.
 type hub struct {
-	links   []*link
-	channel string
+	links     []*link
+	channel   string
+	observers *observers // may be nil
 
 	mu       sync.Mutex
 	slots    map[string]*slot
@@ -35,6 +36,10 @@ type hub struct {
 type slot struct {
 	reservation string
 	woken       chan wakeUp // holds one: the last
+
+	// Who waits, for a Snapshot; the hub's mu guards it.
+	mutex *Mutex
+	since time.Time
 }
 
 // A wakeUp is why a waiter is to look at the lock.
@@ -84,18 +89,25 @@ func newHub(links []*link) *hub {
 	}
 }
 
-func (h *hub) join() *slot {
-	s := &slot{reservation: newID(), woken: make(chan wakeUp, 1)}
+func (h *hub) join(m *Mutex, since time.Time) *slot {
+	s := &slot{reservation: newID(), woken: make(chan wakeUp, 1), mutex: m, since: since}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.slots[s.reservation] = s
 	if !h.running && !h.isClosed {
 		h.running = true
-		for _, l := range h.links {
-			h.wg.Go(func() { h.run(l) })
+		for node, l := range h.links {
+			h.wg.Go(func() { h.run(node, l) })
 		}
 	}
 	return s
+}
+
+// transfer notes that another call waits in the slot.
+func (h *hub) transfer(s *slot, m *Mutex, since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.mutex, s.since = m, since
 }
 
 func (h *hub) leave(s *slot) {
@@ -150,21 +162,30 @@ func (h *hub) close() {
 	h.wg.Wait()
 }
 
-func (h *hub) run(l *link) {
+func (h *hub) run(node int, l *link) {
 	pause := resubscribePause
 	for first := true; ; first = false {
 		sub, err := h.subscribe(l)
 		if err == nil {
 			pause = resubscribePause
 			h.set(true)
+			h.observers.subscription(Subscription{Node: node, Listening: true})
 		}
 		if first {
 			h.tried()
 		}
 		if err == nil {
-			_ = driver.Listen(h.ctx, sub, h.hear)
+			err = driver.Listen(h.ctx, sub, func(m driver.Message, err error) {
+				if err != nil {
+					h.observers.subscription(Subscription{Node: node, Listening: true, Gap: true, Err: err})
+				}
+				h.hear(m, err)
+			})
 			sub.Close()
 			h.set(false)
+		}
+		if h.ctx.Err() == nil {
+			h.observers.subscription(Subscription{Node: node, Err: err})
 		}
 		if errors.Is(err, driver.ErrUnsupported) {
 			return

@@ -17,10 +17,12 @@ type Lease struct {
 	mutex  *Mutex
 	token  Token
 
-	next  *Lease // of those that hold the tenure
-	cause error  // why the lease is over; nil while it is held
+	next        *Lease       // of those that hold the tenure
+	observation *observation // for the event of its end; nil if there is to be none
+	cause       error        // why the lease is over; nil while it is held
 	// passed tells that Unlock has given the lock to the next in line.
 	passed bool
+	route  route
 	bound  *bound // nil if the lease is as long as the tenure
 
 	ctx    context.Context // made when asked for
@@ -99,6 +101,9 @@ func (l *Lease) overdue(now moment) error {
 // end is called by the tenure.
 func (l *Lease) end(cause error) {
 	l.cause = cause
+	if l.observation != nil {
+		l.ended(cause)
+	}
 	if l.cancel != nil {
 		l.cancel(cause)
 	}

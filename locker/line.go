@@ -2,6 +2,7 @@ package locker
 
 import (
 	"sync"
+	"time"
 )
 
 // A line is where goroutines of one client stand that want one mutex. The first to
@@ -69,7 +70,7 @@ func (s *lines) find(m *Mutex) *line {
 
 // join returns the line for m, and the caller's place in it; none if the caller is to
 // lead.
-func (s *lines) join(m *Mutex) (*line, *waiter, error) {
+func (s *lines) join(m *Mutex, begun time.Time) (*line, *waiter, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *lines) join(m *Mutex) (*line, *waiter, error) {
 	} else {
 		w = &waiter{called: make(chan struct{}, 1)}
 	}
-	w.line, w.mutex = ln, m
+	w.line, w.mutex, w.begun = ln, m, begun
 	first, t := ln.first == nil, ln.tenure
 	ln.push(w)
 	s.mu.Unlock()

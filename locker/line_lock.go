@@ -36,15 +36,14 @@ func (m *Mutex) standInLine(ctx context.Context) (*waiter, *Lease, error) {
 		return nil, nil, err
 	}
 	begun := time.Now()
-	ln, w, err := m.client.lines.join(m)
+	ln, w, err := m.client.lines.join(m, begun)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case w == nil:
-		lease, err := m.lead(ctx, ln, begun)
+		lease, err := m.lead(ctx, ln, begun, false)
 		return nil, lease, err
 	}
-	w.begun = begun
 	return w, nil, nil
 }
 
@@ -59,7 +58,7 @@ func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (*Lease, error) {
 	case err != nil:
 		return nil, err
 	case lease == nil:
-		return m.lead(ctx, ln, begun)
+		return m.lead(ctx, ln, begun, true)
 	case lease.token != 0 || !m.cfg.fenced:
 		return lease, nil
 	}
@@ -95,8 +94,9 @@ func (l *Lease) giveBack() {
 }
 
 // lead asks the server for all who stand in line, with the attempt that an earlier leader
-// has left, so that its place in the queue is kept.
-func (m *Mutex) lead(ctx context.Context, ln *line, begun time.Time) (lease *Lease, err error) {
+// has left, so that its place in the queue is kept. met tells that the caller has stood in line
+// before.
+func (m *Mutex) lead(ctx context.Context, ln *line, begun time.Time, met bool) (lease *Lease, err error) {
 	a := ln.attempt
 	defer func() {
 		switch {
@@ -119,14 +119,17 @@ func (m *Mutex) lead(ctx context.Context, ln *line, begun time.Time) (lease *Lea
 			a.queueUp(ctx)
 		}
 	}
-	a.mutex, a.begun = m, begun
+	a.mutex, a.begun, a.met = m, begun, a.met || met
+	if a.slot != nil {
+		a.client.hub.transfer(a.slot, m, begun)
+	}
 	return a.wait(ctx)
 }
 
 // queueUp makes the first request one for a place in the queue.
 func (a *attempt) queueUp(ctx context.Context) {
 	a.asked = true
-	a.slot = a.client.hub.join()
+	a.slot = a.client.hub.join(a.mutex, a.begun)
 	a.client.hub.ready(ctx)
 }
 

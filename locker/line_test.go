@@ -643,7 +643,7 @@ func TestLinesOfOneRecordEndInAnyOrder(t *testing.T) {
 		for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}} {
 			lines := make([]*line, len(mutexes))
 			for i, m := range mutexes {
-				ln, w, err := c.lines.join(m)
+				ln, w, err := c.lines.join(m, time.Now())
 				require.NoError(t, err)
 				require.Nil(t, w)
 				assert.NotContains(t, lines, ln)

@@ -26,6 +26,8 @@ type link struct {
 	counts    atomic.Bool // PUBLISH counts all receivers
 	cluster   atomic.Bool // keys lie on several nodes
 	apart     atomic.Bool // calls about several locks are refused
+
+	opened func(driver.Conn) // is told of the first connection; may be nil
 }
 
 // A connection is a Conn with what its commands share, one for each part of the
@@ -75,6 +77,9 @@ func (l *link) connect(ctx context.Context) (*connection, error) {
 	}
 	c := l.sharing(conn)
 	l.open.Store(c)
+	if l.opened != nil {
+		l.opened(conn)
+	}
 	return c, nil
 }
 

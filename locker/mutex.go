@@ -125,6 +125,13 @@ func (m *Mutex) Name() string { return m.name }
 // After an error the lock is not held and nothing is left behind: what a request
 // without reply may have taken is released in the background.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
+	if m.client.observers != nil {
+		return m.observed(ctx, "lock", m.lockWaiting)
+	}
+	return m.lockWaiting(ctx)
+}
+
+func (m *Mutex) lockWaiting(ctx context.Context) (*Lease, error) {
 	switch {
 	case !m.linesUp:
 		return m.lock(ctx, true)
@@ -139,6 +146,9 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 // reply is lost it asks again under the same id, so that the answer is the right
 // one. Its other errors are those of Lock, and ErrUnavailable.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
+	if m.client.observers != nil {
+		return m.observed(ctx, "try", func(ctx context.Context) (*Lease, error) { return m.lock(ctx, false) })
+	}
 	return m.lock(ctx, false)
 }
 
@@ -155,6 +165,10 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 // this Mutex's TTL: by this client at once, by others as soon as this one has
 // reached the server again, until when they get ErrTaken.
 func (m *Mutex) Attach(ctx context.Context, id string) (*Lease, error) {
+	return m.observed(ctx, "attach", func(ctx context.Context) (*Lease, error) { return m.attach(ctx, id) })
+}
+
+func (m *Mutex) attach(ctx context.Context, id string) (*Lease, error) {
 	if m.problem == nil && !isID(id) {
 		return nil, invalid("this is not an id from Detach")
 	}

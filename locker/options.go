@@ -47,10 +47,11 @@ type clientOption func(*clientConfig)
 func (o clientOption) applyClient(c *clientConfig) { o(c) }
 
 type clientConfig struct {
-	quorum *QuorumConfig
-	prefix string
-	label  string
-	lock   lockConfig
+	quorum    *QuorumConfig
+	prefix    string
+	label     string
+	lock      lockConfig
+	observers []Observer
 }
 
 type lockConfig struct {

@@ -136,6 +136,9 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	if err == nil {
 		err = heldReply(v)
 	}
+	if t.held != nil && t.client.observers != nil {
+		t.observeRenewal(sent, now, err)
+	}
 	switch {
 	case t.held == nil:
 	case err == nil:

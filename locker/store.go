@@ -131,12 +131,14 @@ func (r *request) acquired(v driver.Value) (token Token, seq string, err error) 
 		return 0, "", &LockedError{Name: r.name}
 	case status == 2 && len(rest) == 0:
 		return 0, "", errNotTold
-	case status == 0 && len(rest) == 3:
+	case status == 0 && len(rest) >= 3:
 		left, ok1 := rest[0].(int64)
 		value, ok2 := rest[1].(string)
 		seq, ok3 := rest[2].(string)
 		if ok1 && ok2 && ok3 {
-			return 0, seq, r.locked(left, value)
+			locked := r.locked(left, value)
+			locked.healed = len(rest) == 4 && rest[3] == int64(1)
+			return 0, seq, locked
 		}
 	case status == -1:
 		return 0, "", errVoid
@@ -156,7 +158,7 @@ func (r *request) acquired(v driver.Value) (token Token, seq string, err error) 
 }
 
 // locked says who is in the way, for at least so many ms.
-func (r *request) locked(left int64, value string) error {
+func (r *request) locked(left int64, value string) *LockedError {
 	// The server rounds: 0 is less than a millisecond.
 	remaining := time.Duration(max(left, 1)) * time.Millisecond
 	if !r.mode.owned() {

@@ -65,7 +65,7 @@ func (t *tenure) pass(l *Lease) (passed bool) {
 	}
 	t.held, l.passed = nil, true
 	l.end(ErrReleased)
-	heir := &Lease{}
+	heir := &Lease{route: handedOn}
 	t.admit(heir, w.mutex, moment{}, 0)
 	turn := t.inTurn()
 	turn.passes++

@@ -35,21 +35,30 @@ const releaseTime = 3 * time.Second
 // context.WithoutCancel(ctx); with one that has ended, the release is done in the
 // background.
 func (l *Lease) Unlock(ctx context.Context) error {
+	passed, err := l.unlock(ctx)
+	if l.tenure.client.observers != nil {
+		l.tellEnd(err, false, passed)
+	}
+	return err
+}
+
+// unlock tells besides whether the lock has gone to the next in line.
+func (l *Lease) unlock(ctx context.Context) (passed bool, err error) {
 	t := l.tenure
 	if t.pass(l) {
-		return nil
+		return true, nil
 	}
 	t.client.join()
 	defer t.client.leave()
 	begun, err := t.startRelease(ctx, l)
 	if !begun {
-		return err
+		return false, err
 	}
 	ctx, cancel := outlive(ctx)
 	defer cancel()
 	outcome, known := t.release(ctx)
 	t.endRelease(outcome, known)
-	return outcome
+	return false, outcome
 }
 
 // outlive returns a context that ends with ctx, but not by the end of the lease

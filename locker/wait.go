@@ -72,7 +72,7 @@ func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 
 // listen makes the attempt one that waits for messages.
 func (a *attempt) listen(ctx context.Context) {
-	a.slot = a.client.hub.join()
+	a.slot = a.client.hub.join(a.mutex, a.begun)
 	a.client.hub.ready(ctx)
 }
 
@@ -99,6 +99,7 @@ func (a *attempt) consider(ctx context.Context, err error) error {
 	}
 	a.reason = err
 	if errors.Is(err, ErrLocked) {
+		a.met = true
 		a.client.contention.meet(a.req.keys.record, time.Now())
 	}
 	if a.line != nil {

@@ -25,6 +25,7 @@ type watchdog struct {
 
 	mu      sync.Mutex
 	jobs    agenda
+	firing  []*job        // taken out of the agenda, and told that their time has come
 	wake    chan struct{} // the earliest time has changed
 	alarm   time.Duration // when the watching goroutine will look next, since epoch; 0 while it looks
 	running bool
@@ -177,6 +178,7 @@ func (w *watchdog) takeDue(due []*job) []*job {
 	if len(due) == 0 {
 		w.jobs.passed(now)
 	}
+	w.firing = due
 	return due
 }
 

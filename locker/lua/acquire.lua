@@ -11,7 +11,8 @@
 --      far (µs) it may lie from the clock, 14 the longest lease (ms), 15 life of the
 --      marker (ms). Nobody is granted the lock there by another's release; the first
 --      waiter is told to ask.
--- reply {1, token} held, from some nodes {1, token, marker} · {0, pttl, record, seq or ""} held by another · {-1} this id
+-- reply {1, token} held, from some nodes {1, token, marker} · {0, pttl, record, seq or "", 1 if the record
+--      was given back its TTL} held by another · {-1} this id
 --      was given up · {-2, what} another kind of value · {-3} a foreign value that
 --      never expires · {-5, ms, marker} the node does
 --      not take part yet
@@ -83,7 +84,7 @@ if not value then
   return held()
 end
 
-local left = redis.call('PTTL', KEYS[1])
+local left, healed = redis.call('PTTL', KEYS[1]), 0
 if left == -1 then
   local _, _, lease = parse(value)
   if not lease then
@@ -91,8 +92,8 @@ if left == -1 then
   end
   -- Ours, and somebody took its TTL away. The holder may be alive: it gets the
   -- whole of its lease once more, in which it can renew.
-  left = math.max(tonumber(lease), ttl)
+  left, healed = math.max(tonumber(lease), ttl), 1
   redis.call('PEXPIRE', KEYS[1], left)
 end
 wait()
-return {0, left, value, seq}
+return {0, left, value, seq, healed}

@@ -1,0 +1,127 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+func (m *Mutex) info() LockInfo {
+	return LockInfo{Name: m.name, Mode: m.cfg.mode.public(), Fenced: m.cfg.fenced, TTL: m.ttl}
+}
+
+// observed is a call that takes the lock, and tells the observers of it.
+func (m *Mutex) observed(ctx context.Context, op string, take func(context.Context) (*Lease, error)) (*Lease, error) {
+	o, info := m.client.observers, m.info()
+	if o == nil {
+		return take(ctx)
+	}
+	ctx = o.lockStart(ctx, LockStart{info, op})
+	begun := time.Now()
+	lease, err := take(ctx)
+	had := time.Now()
+	e := LockEnd{LockInfo: info, Op: op, Wait: had.Sub(begun), Err: err}
+	if lease == nil {
+		o.lockEnd(ctx, e)
+		return nil, err
+	}
+	told := false
+	defer func() {
+		if !told {
+			lease.giveBack()
+		}
+	}()
+	e.Route, e.Left = lease.route.public(), lease.leftAt(had)
+	o.lockEnd(ctx, e)
+	told = true
+	lease.observe(&observation{ctx: ctx, since: had})
+	return lease, err
+}
+
+// A route is how a lease was had. It is set before anybody else knows the lease.
+type route byte
+
+const (
+	direct route = iota
+	queued
+	handedOn
+	reentered
+)
+
+func (r route) public() Route {
+	return [...]Route{direct: Direct, queued: Queued, handedOn: HandedOn, reentered: Reentered}[r]
+}
+
+// An observation is what is kept of a lease for the event of its end.
+type observation struct {
+	ctx   context.Context // of the call that took the lock
+	since time.Time       // when it was had
+	end   time.Time       // when it was given up; zero while it is held
+	left  time.Duration   // at that time
+}
+
+// observe has the end of the lease told from now on, also if it has come already.
+func (l *Lease) observe(o *observation) {
+	l.tenure.mu.Lock()
+	defer l.tenure.mu.Unlock()
+	l.observation = o
+	if l.cause != nil {
+		l.ended(l.cause)
+	}
+}
+
+// leftAt is how much of the lease is left at that time.
+func (l *Lease) leftAt(at time.Time) time.Duration {
+	l.tenure.mu.Lock()
+	defer l.tenure.mu.Unlock()
+	return l.deadline().Sub(at)
+}
+
+// ended notes the end of an observed lease. A loss is told by the goroutine of the
+// observers, as this one may have more urgent things to do; the end by Unlock or Detach is told by
+// these. It needs the tenure's mu.
+func (l *Lease) ended(cause error) {
+	seen, at := l.observation, time.Now()
+	seen.end, seen.left = at, l.deadline().Sub(at)
+	lost, ok := errors.AsType[*LostError](cause)
+	if !ok {
+		return
+	}
+	l.observation = nil
+	e := l.holdEnd(seen)
+	e.Lost = lost
+	o := l.tenure.client.observers
+	o.later(func() { o.holdEnd(seen.ctx, e) })
+}
+
+func (l *Lease) holdEnd(o *observation) HoldEnd {
+	return HoldEnd{LockInfo: l.mutex.info(), Token: l.token, Held: o.end.Sub(o.since), Left: o.left}
+}
+
+// tellEnd tells the observers of the end that the holder has caused, once.
+func (l *Lease) tellEnd(err error, detached, handedOn bool) {
+	t := l.tenure
+	t.mu.Lock()
+	seen := l.observation
+	if seen == nil || seen.end.IsZero() {
+		t.mu.Unlock()
+		return
+	}
+	l.observation = nil
+	t.mu.Unlock()
+	e := l.holdEnd(seen)
+	e.Release, e.Err, e.Detached, e.HandedOn = time.Since(seen.end), err, detached, handedOn
+	t.client.observers.holdEnd(seen.ctx, e)
+}
+
+// observeRenewal tells the observers of a renewal's reply, before it has its effect. It
+// needs t.mu.
+func (t *tenure) observeRenewal(sent, now moment, err error) {
+	armed := t.term.deadline.Add(margin(t.lasts) - t.lasts)
+	info := t.mutex.info()
+	info.TTL = t.asked
+	t.client.observers.renewal(Renewal{
+		LockInfo: info, Took: now.at.Sub(sent.at), Err: err,
+		Late: max(sent.at.Sub(armed)-t.lasts/3, 0), Left: t.term.leftAt(now),
+	})
+}

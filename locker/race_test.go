@@ -1,0 +1,5 @@
+//go:build race
+
+package locker
+
+const underRace = true

@@ -1,0 +1,90 @@
+package locker
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSnapshotShowsLeasesAndWaiters(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		assert.Equal(t, Snapshot{}, c.Snapshot())
+		began := time.Now()
+		m := c.Mutex("m", Fenced(), TTL(time.Minute))
+		held, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		x := c.Mutex("x", Reentrant(), As(NamedOwner("me")))
+		first, err := x.Lock(t.Context())
+		require.NoError(t, err)
+		_, err = x.Lock(t.Context())
+		require.NoError(t, err)
+		_, err = f.client(t).Mutex("far").Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		for range 2 {
+			go m.Lock(t.Context())
+			go c.Mutex("far").Lock(t.Context())
+		}
+		go c.Mutex("far", ForReading()).Lock(t.Context()) // fails: another kind of lock
+		time.Sleep(time.Second)
+
+		s := c.Snapshot()
+		require.Len(t, s.Leases, 2)
+		assert.Equal(t, LeaseInfo{
+			LockInfo: LockInfo{Name: "m", Mode: Exclusive, Fenced: true, TTL: time.Minute}, Token: held.Token(),
+			Since: began, Deadline: held.Deadline(), Handles: 1,
+		}, s.Leases[0])
+		assert.Equal(t, "x", s.Leases[1].Name)
+		assert.Equal(t, first.tenure.owner, s.Leases[1].Owner)
+		assert.Equal(t, 2, s.Leases[1].Handles)
+		far := LockInfo{Name: "far", Mode: Exclusive, TTL: DefaultTTL}
+		since := began.Add(time.Second)
+		assert.Equal(t, []WaitingInfo{
+			{far, since, s.Waiters[0].InLine}, {far, since, !s.Waiters[0].InLine},
+			{m.info(), since, true}, {m.info(), since, true},
+		}, s.Waiters)
+
+		require.NoError(t, held.Unlock(t.Context()))
+		assert.Len(t, c.Snapshot().Waiters, 3)
+		require.NoError(t, c.Close())
+		assert.Equal(t, Snapshot{}, c.Snapshot())
+	})
+}
+
+// Wherever the watchdog has a lease just now, it is shown.
+func TestSnapshotMissesNoLease(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		const n = 50
+		for i := range n {
+			ttl := time.Duration(1+i%40) * time.Second
+			_, err := c.Mutex(fmt.Sprint(i), TTL(ttl)).Lock(t.Context())
+			require.NoError(t, err)
+		}
+		for range 150 {
+			time.Sleep(37 * time.Millisecond)
+			require.Len(t, c.Snapshot().Leases, n)
+		}
+	})
+}
+
+func TestSnapshotShowsAFailingRenewal(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lease, err := c.Mutex("k", TTL(10*time.Second)).Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() { f.before = refusesScript(mutexFamily.renew, errLostReply) })
+		time.Sleep(5 * time.Second)
+		s := c.Snapshot()
+		require.Len(t, s.Leases, 1)
+		assert.True(t, errors.Is(s.Leases[0].RenewErr, errLostReply))
+		<-lease.Context().Done()
+		assert.Empty(t, c.Snapshot().Leases)
+		f.set(func() { f.before = nil })
+	})
+}

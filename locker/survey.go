@@ -1,0 +1,74 @@
+package locker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// surveyTime bounds what the server is asked for warnings.
+const surveyTime = 5 * time.Second
+
+// survey looks at how the server of a node is set up, once and beside the first requests,
+// and warns of what endangers locks. A server that does not tell is no reason for a
+// warning.
+func (c *Client) survey(node int, l *link, conn driver.Conn) {
+	if c.enter() != nil {
+		return
+	}
+	go func() {
+		defer c.leave()
+		ctx, cancel := context.WithTimeout(c.ctx, surveyTime)
+		defer cancel()
+		v, err := conn.Do(ctx, driver.Command{Args: []string{"INFO"}})
+		text, _ := v.(string)
+		if err != nil {
+			return
+		}
+		for _, w := range warnings(parseInfo(text), l.cluster.Load(), c.quorum != nil, c.cfg.lock.fenced) {
+			w.Node = node
+			c.observers.warning(w)
+		}
+	}()
+}
+
+// parseInfo reads the fields of an INFO reply.
+func parseInfo(text string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
+// warnings are about what INFO tells of a server: of any one where it is a Cluster's.
+func warnings(info map[string]string, cluster, quorum, fenced bool) []Warning {
+	var found []Warning
+	warn := func(kind, format string, args ...any) {
+		found = append(found, Warning{Kind: kind, Text: fmt.Sprintf(format, args...)})
+	}
+	switch policy := info["maxmemory_policy"]; {
+	case policy == "" || policy == "noeviction":
+	case info["maxmemory"] == "0":
+		warn("eviction", "the server's maxmemory-policy is %s, which may evict locks as soon as a maxmemory is set; use noeviction", policy)
+	default:
+		warn("eviction", "the server's maxmemory-policy is %s: when memory is short it may evict locks that are held, and others get them; use noeviction", policy)
+	}
+	if role := info["role"]; !cluster && (role == "slave" || role == "replica") {
+		warn("replica", "the address leads to a replica: it refuses locks, or keeps them where nobody else sees them if it is writable; use the primary's address, or Sentinels")
+	}
+	if quorum && info["aof_enabled"] == "0" {
+		switch saves := info["rdb_saves"]; {
+		case saves != "" && saves != "0":
+			warn("persistence", "the node keeps snapshots without an append-only file: a restart brings it back to an older state, in which leases are missing that are held, and no quarantine notices; use appendonly yes, or no persistence at all")
+		case fenced:
+			warn("persistence", "the node keeps no append-only file: if most nodes lose their data at once, fencing tokens go on from the clocks, and are larger than earlier ones only if these are right; use appendonly yes where that may not be")
+		}
+	}
+	return found
+}

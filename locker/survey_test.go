@@ -1,0 +1,151 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// An informed deployment answers INFO, which the embedded server does not.
+type informed struct {
+	*fakeDeployment
+	info driver.Value
+	err  error
+}
+
+func (i *informed) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := i.fakeDeployment.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &informedConn{conn.(*fakeConn), i}, nil
+}
+
+type informedConn struct {
+	*fakeConn
+	in *informed
+}
+
+func (c *informedConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	if cmd.Name() == "INFO" {
+		return c.in.info, c.in.err
+	}
+	return c.fakeConn.Do(ctx, cmd)
+}
+
+const soundInfo = "# Server\r\nredis_version:7.0.15\r\n\r\n# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n" +
+	"# Persistence\r\naof_enabled:1\r\nrdb_saves:0\r\n# Replication\r\nrole:master\r\n"
+
+func kinds(warnings []Warning) []string {
+	var kinds []string
+	for _, w := range warnings {
+		kinds = append(kinds, w.Kind)
+	}
+	return kinds
+}
+
+func TestWarningsAtTheFirstContact(t *testing.T) {
+	for name, c := range map[string]struct {
+		change []string // old, new
+		err    error
+		want   []string
+	}{
+		"all is well":              {},
+		"volatile":                 {change: []string{"noeviction", "volatile-lru"}, want: []string{"eviction"}},
+		"all keys":                 {change: []string{"noeviction", "allkeys-lfu"}, want: []string{"eviction"}},
+		"a replica":                {change: []string{"role:master", "role:slave"}, want: []string{"replica"}},
+		"two":                      {change: []string{"role:master", "role:slave", "noeviction", "allkeys-random"}, want: []string{"eviction", "replica"}},
+		"no append-only file":      {change: []string{"aof_enabled:1", "aof_enabled:0"}},
+		"INFO forbidden":           {err: driver.NewServerError("NOPERM this user has no permissions to run the 'info' command")},
+		"the connection is lost":   {err: errors.New("connection reset")},
+		"a service that says less": {change: []string{soundInfo, "# Server\r\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				s := &seen{}
+				client, err := New(&informed{f, strings.NewReplacer(c.change...).Replace(soundInfo), c.err}, s.observer())
+				require.NoError(t, err)
+				defer client.Close()
+				for range 3 {
+					lease, err := client.Mutex("k").Lock(t.Context())
+					require.NoError(t, err)
+					require.NoError(t, lease.Unlock(t.Context()))
+				}
+				synctest.Wait()
+				assert.Equal(t, c.want, kinds(s.warnings))
+			})
+		})
+	}
+}
+
+func TestWarningsOfAQuorumNameTheNode(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		volatile := strings.Replace(soundInfo, "aof_enabled:1", "aof_enabled:0", 1)
+		snapshots := strings.Replace(volatile, "rdb_saves:0", "rdb_saves:3", 1)
+		s := &seen{}
+		client, err := NewQuorum([]driver.Connector{
+			&informed{nodes[0], soundInfo, nil}, &informed{nodes[1], volatile, nil}, &informed{nodes[2], snapshots, nil},
+		}, s.observer(), Fenced())
+		require.NoError(t, err)
+		defer client.Close()
+		_, err = client.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		texts := map[int]string{}
+		for _, w := range s.warnings {
+			assert.Equal(t, "persistence", w.Kind)
+			texts[w.Node] = w.Text
+		}
+		require.Len(t, texts, 2)
+		assert.Contains(t, texts[1], "fencing tokens")
+		assert.Contains(t, texts[2], "snapshots")
+	})
+}
+
+// Nobody listens: then nothing is asked, and a client costs the server what it did.
+func TestNoSurveyWithoutObserver(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		_, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, []string{"SET"}, f.commands())
+	})
+}
+
+// The lock is not held up by a server that does not answer INFO, nor is Close.
+func TestSurveyIsBesideTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if cmd.Name() == "INFO" {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return nil
+			}
+		})
+		c := f.client(t, Observe(Observer{}))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			lease, err := c.Mutex("k").Lock(t.Context())
+			assert.NoError(t, err)
+			assert.NoError(t, lease.Unlock(t.Context()))
+			assert.NoError(t, c.Close())
+		}()
+		synctest.Wait()
+		select {
+		case <-ended:
+		default:
+			t.Error("somebody waits for INFO")
+		}
+	})
+}
