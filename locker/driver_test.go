@@ -59,7 +59,7 @@ func (f *fakeDeployment) load(t *testing.T) {
 }
 
 func allScripts() []*script {
-	all := []*script{turnScript, inspectScript, breakScript, bootScript, takeScript}
+	all := []*script{turnScript, inspectScript, breakScript, scanScript, bootScript, takeScript}
 	for _, f := range []family{mutexFamily, holdFamily} {
 		all = append(all, f.acquire, f.renew, f.release, f.giveUp, f.attach, f.unattach, f.fence)
 	}

@@ -162,6 +162,27 @@ func ExampleStatus() {
 	fmt.Println(s.Held(), s.Holders, s.Waiters)
 }
 
+func ExampleClient_List() {
+	var client *locker.Client // from New or Open
+	for found, err := range client.List(context.Background(), "orders:") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, h := range found.Holders {
+			fmt.Printf("%s: %s (%s), %v left, %d wait\n", found.Name, h.Label, h.Mode, h.Remaining, found.Waiters)
+		}
+	}
+}
+
+func ExampleFound() {
+	var client *locker.Client // from New or Open
+	for found, err := range client.List(context.Background(), "") {
+		if err == nil && found.Waiters > 100 {
+			fmt.Println(found.Name, "is what everybody waits for")
+		}
+	}
+}
+
 func ExampleLockedError() {
 	err := error(&locker.LockedError{Name: "orders:42", Holder: locker.Holder{Label: "web-1:77", Remaining: 3 * time.Second}})
 	fmt.Println(err)

@@ -31,6 +31,11 @@ func (c *Client) Inspect(ctx context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+	return parseStatus(name, v)
+}
+
+// parseStatus reads the reply of the inspect script.
+func parseStatus(name string, v driver.Value) (Status, error) {
 	list, ok := v.([]any)
 	if !ok || len(list) != 5 {
 		return Status{}, oddReply("inspect", v)

@@ -87,6 +87,8 @@ var (
 	luaInspect string
 	//go:embed lua/break.lua
 	luaBreak string
+	//go:embed lua/scan.lua
+	luaScan string
 )
 
 // A family is the scripts that take and keep locks of one kind of record. Each
@@ -117,6 +119,7 @@ var (
 	turnScript    = newScript(luaBase, luaMutex, luaTurn)
 	inspectScript = newScript(luaBase, luaInspect).decidedBy(inspectVerdict)
 	breakScript   = newScript(luaBase, luaQueue, luaMutex, luaBreak).decidedBy(breakVerdict)
+	scanScript    = newScript(luaScan)
 	takeScript    = newScript(luaTake)
 	bootScript    = newScript(luaBase, luaBootstrap)
 )

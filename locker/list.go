@@ -1,0 +1,240 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A Found is a lock that [Client.List] has come upon.
+type Found struct {
+	Name string // as given to [Client.Mutex]: without the client's Prefix
+	Status
+}
+
+// listBatch is how many locks are inspected together.
+const listBatch = 64
+
+// List goes through the locks that somebody holds and whose names begin with prefix,
+// in no order: those of all masters of a Cluster, and on a quorum those that a
+// majority holds. It is made for people who look at locks, and no part of taking one:
+// it walks through all keys of the servers by SCAN, in small steps.
+//
+// A lock that is held all the time until the iteration ends is found once, except that a
+// Cluster which moves slots meanwhile may hide some. A lock that is taken or given up
+// meanwhile may be found or not; its Status is that of one moment.
+//
+// What looks like a lock of something else than this library, a string that expires, is
+// among them; its Holder is Foreign. Other keys are left out, and so are those that the
+// server does not let the user look at.
+//
+// An error ends the iteration: ErrUnavailable, ErrClosed, the end of ctx, or a
+// [*driver.ServerError] where SCAN is forbidden. On a quorum a minority of the nodes may
+// fail.
+func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Found, error] {
+	return func(yield func(Found, error) bool) {
+		l := listing{client: c, pattern: globQuote(c.cfg.prefix+prefix) + "*", seen: map[string]bool{}, yield: yield}
+		links := c.deployment.links()
+		var failed []error
+		for _, link := range links {
+			if err := l.walk(ctx, link); err != nil {
+				failed = append(failed, err)
+			}
+			if l.stopped {
+				return
+			}
+			// Each majority has a node in common with those that hold a lock.
+			if len(links)-len(failed) < majority(len(links)) {
+				yield(Found{}, fmt.Errorf("locker: list: %w", errors.Join(failed...)))
+				return
+			}
+		}
+	}
+}
+
+// A listing is one walk through the keys of a deployment.
+type listing struct {
+	client  *Client
+	pattern string
+	seen    map[string]bool // names that were yielded; SCAN may repeat itself
+	yield   func(Found, error) bool
+	stopped bool
+}
+
+// walk lists the locks of all masters behind one link.
+func (l *listing) walk(ctx context.Context, link *link) error {
+	masters, err := l.masters(ctx, link)
+	for _, key := range masters {
+		for cursor := "0"; err == nil && !l.stopped; {
+			var names []string
+			if cursor, names, err = l.page(ctx, link, key, cursor); err != nil {
+				break
+			}
+			for some := range slices.Chunk(names, listBatch) {
+				if err = l.show(ctx, some); err != nil || l.stopped {
+					break
+				}
+			}
+			if cursor == "0" {
+				break
+			}
+		}
+	}
+	return err
+}
+
+// request makes one request of the walk, bounded in time as other requests are.
+func (l *listing) request(ctx context.Context, make func(ctx context.Context) error) error {
+	if err := l.client.enter(); err != nil {
+		return err
+	}
+	defer l.client.leave()
+	bounded, cancel := context.WithTimeout(ctx, l.client.cfg.lock.attemptTimeout)
+	defer cancel()
+	err := make(bounded)
+	if err != nil && ctx.Err() != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return requestError(err)
+}
+
+// masters returns a key for each master, by which what is meant for it finds its way
+// there, or one empty key where there is only one.
+func (l *listing) masters(ctx context.Context, link *link) ([]string, error) {
+	var slots driver.Value
+	err := l.request(ctx, func(ctx context.Context) (err error) {
+		if _, err := link.get(ctx); err != nil {
+			return err
+		}
+		if link.described.Load() && !link.cluster.Load() {
+			return nil
+		}
+		slots, err = link.doAlone(ctx, driver.Command{Args: []string{"CLUSTER", "SLOTS"}})
+		if driver.OutcomeOf(err) == driver.OutcomeReplied && err != nil && !link.cluster.Load() {
+			err = nil // the driver does not tell what it is; the server is no Cluster
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if slots == nil {
+		return []string{""}, nil
+	}
+	return masterKeys(slots)
+}
+
+// masterKeys reads the reply to CLUSTER SLOTS.
+func masterKeys(slots driver.Value) ([]string, error) {
+	ranges, _ := slots.([]any)
+	known := map[string]bool{}
+	var keys []string
+	for _, r := range ranges {
+		// First slot, last slot, master, replicas…; a node is its host, port, id….
+		fields, _ := r.([]any)
+		if len(fields) < 3 {
+			return nil, oddReply("list", slots)
+		}
+		first, ok := fields[0].(int64)
+		if !ok || first < 0 || first >= driver.Slots {
+			return nil, oddReply("list", slots)
+		}
+		if master := fmt.Sprint(fields[2]); !known[master] {
+			known[master] = true
+			// An ACL that lets locks be taken lets this key be named.
+			keys = append(keys, sidePrefix+"s:{"+slotTags()[first]+"}")
+		}
+	}
+	if keys == nil {
+		return nil, fmt.Errorf("%w: no master of the Cluster has any slots", ErrUnavailable)
+	}
+	return keys, nil
+}
+
+// page makes one step of SCAN, and returns the names of what may be locks.
+func (l *listing) page(ctx context.Context, link *link, key, cursor string) (next string, names []string, err error) {
+	const count = "1000"
+	var v driver.Value
+	err = l.request(ctx, func(ctx context.Context) (err error) {
+		if key == "" {
+			v, err = link.doAlone(ctx, driver.Command{Args: []string{"SCAN", cursor, "MATCH", l.pattern, "COUNT", count}})
+		} else {
+			v, err = link.run(ctx, scanScript.call([]string{key}, []string{cursor, l.pattern, count}))
+		}
+		return err
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	reply, _ := v.([]any)
+	if len(reply) != 2 {
+		return "", nil, oddReply("list", v)
+	}
+	next, ok := reply[0].(string)
+	list, isList := reply[1].([]any)
+	if !ok || !isList {
+		return "", nil, oddReply("list", v)
+	}
+	for _, item := range list {
+		key, _ := item.(string)
+		name := strings.TrimPrefix(key, l.client.cfg.prefix)
+		if checkName(key) == nil && !l.seen[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return next, slices.Compact(names), nil
+}
+
+// show yields those of the names that are locks.
+func (l *listing) show(ctx context.Context, names []string) error {
+	calls := make([]call, len(names))
+	for i, name := range names {
+		keys := newKeys(l.client.cfg.prefix + name)
+		calls[i] = inspectScript.call([]string{keys.record, keys.queue}, nil)
+	}
+	var results []driver.Result
+	err := l.request(ctx, func(ctx context.Context) error {
+		results = l.client.deployment.runBatch(ctx, calls)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, r := range results {
+		if reply, ok := errors.AsType[*driver.ServerError](r.Err); ok && reply.Code == "NOPERM" {
+			continue
+		}
+		if r.Err != nil {
+			if ctx.Err() != nil {
+				return errors.Join(context.Cause(ctx), r.Err)
+			}
+			return requestError(r.Err)
+		}
+		status, err := parseStatus(names[i], r.Value)
+		if _, foreign := errors.AsType[*ForeignError](err); foreign || err == nil && !status.Held() {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		l.seen[names[i]] = true
+		if !l.yield(Found{Name: names[i], Status: status}, nil) {
+			l.stopped = true
+			return nil
+		}
+	}
+	return nil
+}
+
+// globQuote returns a pattern of SCAN that matches text alone.
+func globQuote(text string) string {
+	return globSpecial.Replace(text)
+}
+
+var globSpecial = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

@@ -1,0 +1,166 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// listed returns what List yields, by name.
+func listed(t *testing.T, c *Client, prefix string) map[string]Status {
+	t.Helper()
+	all := map[string]Status{}
+	for found, err := range c.List(t.Context(), prefix) {
+		require.NoError(t, err)
+		require.NotContains(t, all, found.Name, "it is listed twice")
+		all[found.Name] = found.Status
+	}
+	return all
+}
+
+func TestListFindsWhatIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t, Label("me"), Prefix("app[1]:"))
+		for i := range 300 {
+			_, err := c.Mutex(fmt.Sprintf("jobs*%d", i)).TryLock(t.Context())
+			require.NoError(t, err)
+		}
+		_, err := c.Mutex("jobs*rw", ForReading(), Metadata("x")).TryLock(t.Context())
+		require.NoError(t, err)
+		_, err = c.Mutex("jobs-other", Fenced()).TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, f.Set("app[1]:jobs*cached", "for ever"))
+		require.NoError(t, f.Set("app1:jobs*", "a pattern that is not quoted would match this"))
+		f.SetTTL("app1:jobs*", time.Minute)
+		require.NoError(t, f.Set("app[1]:jobs*redsync", "theirs"))
+		f.SetTTL("app[1]:jobs*redsync", time.Minute)
+		_, err = f.Push("app[1]:jobs*list", "x")
+		require.NoError(t, err)
+
+		all := listed(t, c, "jobs*")
+		assert.Len(t, all, 302)
+		assert.Equal(t, "me", all["jobs*299"].Holders[0].Label)
+		assert.Equal(t, Reading, all["jobs*rw"].Holders[0].Mode)
+		assert.Equal(t, "x", all["jobs*rw"].Holders[0].Metadata)
+		assert.True(t, all["jobs*redsync"].Holders[0].Foreign)
+		assert.Len(t, listed(t, c, ""), 303, "and not the side keys of the fenced one")
+		assert.Empty(t, listed(t, f.client(t), "__golocker:"), "which no prefix makes locks of")
+	})
+}
+
+func TestListCanBeLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		for i := range 10 {
+			_, err := c.Mutex(fmt.Sprint(i)).TryLock(t.Context())
+			require.NoError(t, err)
+		}
+		n := 0
+		for range c.List(t.Context(), "") {
+			if n++; n == 3 {
+				break
+			}
+		}
+		assert.Equal(t, 3, n)
+	})
+}
+
+// failure returns the error with which List ends.
+func failure(t *testing.T, ctx context.Context, c *Client) (last error) {
+	t.Helper()
+	for _, err := range c.List(ctx, "") {
+		require.NoError(t, last, "it goes on after an error")
+		last = err
+	}
+	return last
+}
+
+func TestListTellsWhyItEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		_, err := c.Mutex("k").TryLock(t.Context())
+		require.NoError(t, err)
+		refuse := func(name string, err error) {
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					if strings.EqualFold(cmd.Name(), name) {
+						return err
+					}
+					return nil
+				}
+			})
+		}
+		refuse("SCAN", driver.NewServerError("NOPERM no SCAN for you"))
+		refusal, ok := errors.AsType[*driver.ServerError](failure(t, t.Context(), c))
+		require.True(t, ok)
+		assert.Equal(t, "NOPERM", refusal.Code)
+
+		refuse("EVALSHA", errLostReply)
+		assert.ErrorIs(t, failure(t, t.Context(), c), ErrUnavailable)
+
+		refuse("EVALSHA", driver.NewServerError("NOPERM not this key"))
+		assert.NoError(t, failure(t, t.Context(), c), "what the user may not look at is left out")
+
+		refuse("", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.ErrorIs(t, failure(t, ctx, c), context.Canceled)
+		require.NoError(t, c.Close())
+		assert.ErrorIs(t, failure(t, t.Context(), c), ErrClosed)
+	})
+}
+
+func TestListOnAQuorumGoesByTheMajority(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{}, Label("me"))
+		for i := range 20 {
+			_, err := c.Mutex(fmt.Sprint(i), Fenced()).Lock(t.Context())
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second) // until the nodes beyond a majority have them, too
+		leftover := nodes[1].client(t, Label("leftover"))
+		_, err := leftover.Mutex("minority").TryLock(t.Context())
+		require.NoError(t, err)
+		all := listed(t, c, "")
+		assert.Len(t, all, 20)
+		assert.Equal(t, "me", all["7"].Holders[0].Label)
+
+		down := func(f *fakeDeployment) {
+			f.set(func() { f.before = func(context.Context, driver.Command) error { return driver.NotSent(errLostReply) } })
+		}
+		down(nodes[0])
+		assert.Len(t, listed(t, c, ""), 20, "with one node down")
+		down(nodes[1])
+		assert.ErrorIs(t, failure(t, t.Context(), c), ErrUnavailable)
+	})
+}
+
+func TestMasterKeys(t *testing.T) {
+	node := func(host string) []any { return []any{host, int64(6379), "id-" + host, []any{}} }
+	reply := []any{
+		[]any{int64(0), int64(99), node("a"), node("x")},
+		[]any{int64(100), int64(9000), node("b")},
+		[]any{int64(9001), int64(16383), node("a")},
+	}
+	keys, err := masterKeys(reply)
+	require.NoError(t, err)
+	require.Len(t, keys, 2, "one for each master")
+	assert.Equal(t, 0, driver.Slot(keys[0]))
+	assert.Equal(t, 100, driver.Slot(keys[1]))
+
+	_, err = masterKeys([]any{})
+	assert.ErrorIs(t, err, ErrUnavailable)
+	for _, odd := range []driver.Value{[]any{"x"}, []any{[]any{int64(-1), int64(5), node("a")}}, []any{[]any{"0", "5", node("a")}}} {
+		_, err = masterKeys(odd)
+		assert.Error(t, err)
+	}
+}
