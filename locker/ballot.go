@@ -183,7 +183,7 @@ func (b ballot) failure() error {
 	e := &QuorumError{Votes: b.tell(), reason: ErrUnavailable, most: done >= majority(len(b))}
 	switch {
 	case refusals > len(b)-majority(len(b)):
-		e.reason = refused
+		e.reason = forbidden(refused)
 	case certain && unable != nil: // else it would say that nothing was executed
 		e.reason = fmt.Errorf("%w: %w", ErrUnavailable, unable)
 	}

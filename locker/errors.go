@@ -10,8 +10,8 @@ import (
 )
 
 // Sentinel errors, for errors.Is. Where there is more to know, a type of the same
-// chain tells it: [*LockedError], [*WaitError], [*LostError], [*ForeignError] and the
-// [*driver.ServerError] of a server that said no.
+// chain tells it: [*LockedError], [*WaitError], [*LostError], [*ForeignError],
+// [*PermissionError] and the [*driver.ServerError] of a server that said no.
 var (
 	// ErrLocked: somebody else holds the lock. The chain has a *LockedError.
 	ErrLocked = errors.New("locker: locked")
@@ -49,6 +49,10 @@ var (
 	// lock of this library and will not go away by itself. It is never waited
 	// for, nor deleted.
 	ErrForeign = errors.New("locker: foreign value at the lock's key")
+
+	// ErrPermission: the server's ACL forbids what a lock needs. The chain has a
+	// *PermissionError, which says what to grant.
+	ErrPermission = errors.New("locker: no permission")
 
 	// ErrDeadlock: to wait for the lock would be to wait for oneself. The chain
 	// has a *DeadlockError.
@@ -238,7 +242,9 @@ func requestError(err error) error {
 		return fmt.Errorf("%w: its connection was closed", ErrClosed)
 	case transient(err):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	default:
-		return fmt.Errorf("locker: the server refused: %w", err)
 	}
+	if err = forbidden(err); errors.Is(err, ErrPermission) {
+		return err
+	}
+	return fmt.Errorf("locker: the server refused: %w", err)
 }

@@ -120,7 +120,7 @@ func (m *Mutex) Name() string { return m.name }
 //   - [ErrUnavailable] at once if the very first request of the client fails, so
 //     that a wrong address shows; an outage later is waited out;
 //   - at once what waiting cannot mend: [ErrDeadlock], [ErrForeign], [ErrInvalid],
-//     [ErrClosed], a [*driver.ServerError] such as NOPERM or OOM.
+//     [ErrClosed], [ErrPermission], a [*driver.ServerError] such as OOM.
 //
 // After an error the lock is not held and nothing is left behind: what a request
 // without reply may have taken is released in the background.

@@ -147,8 +147,11 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	case errors.Is(err, ErrNotHeld):
 		t.lose(err)
 	default:
-		if t.lastErr == nil || driver.OutcomeOf(err) != driver.OutcomeNotSent {
-			t.lastErr = err // one that was never sent says less than what came before
+		// One that was never sent says less than what came before, unless that is
+		// because the server has refused the user.
+		_, refused := errors.AsType[*driver.ServerError](err)
+		if t.lastErr == nil || refused || driver.OutcomeOf(err) != driver.OutcomeNotSent {
+			t.lastErr = forbidden(err)
 		}
 		t.renewAt = now.at.Add(retryPause(t.asked))
 	}

@@ -26,7 +26,7 @@ const releaseTime = 3 * time.Second
 //   - [ErrUnknown]: the server did not confirm it until ctx ended, for 5 seconds
 //     at most. The release goes on in the background, until Close; the lock is
 //     free when it gets through, or when the TTL has passed.
-//   - a [*driver.ServerError]: the server refused (NOPERM, for instance). It is
+//   - [ErrPermission], or another [*driver.ServerError]: the server refused. It is
 //     tried again in the background all the same.
 //   - [ErrReleased]: the lease was detached.
 //

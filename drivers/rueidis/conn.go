@@ -181,6 +181,7 @@ func (c *conn) outcome(ctx context.Context, result *rue.RedisResult) (driver.Val
 // rue.ErrClosing does not become driver.ErrClosed, for it is not final: in a
 // Cluster or with Sentinels it means that one server was left behind.
 func (c *conn) failure(ctx context.Context, err error) error {
+	err = refused(err)
 	_, undialed := errors.AsType[*netdial.Error](err)
 	unsent := c.dialer != nil && (undialed || errors.Is(err, rue.ErrNoSlot))
 	if c.dialer != nil {

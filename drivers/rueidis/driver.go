@@ -89,7 +89,7 @@ func (o *opener) Connect(ctx context.Context) (driver.Conn, error) {
 	dialer.Close() // if NewClient still runs, it fails now or is just done
 	discard(m.client)
 	if err == nil {
-		err = ownEnd(ctx, dialer.Redact(m.err))
+		err = ownEnd(ctx, dialer.Redact(refused(m.err)))
 	}
 	return fail(err)
 }

@@ -3,6 +3,7 @@ package rueidis
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	rue "github.com/redis/rueidis"
 
@@ -87,6 +88,20 @@ func refusal(m *rue.RedisMessage) error {
 	text, _ := m.ToString()
 	if text == "" {
 		text = stripped.Error()
+	}
+	return driver.NewServerError(text)
+}
+
+// refused puts a [*driver.ServerError] in the place of an error reply that rueidis
+// returns as an error of the connection: the server has refused the user, or is full.
+func refused(err error) error {
+	reply, ok := errors.AsType[*rue.RedisError](err)
+	if !ok || reply == rue.Nil {
+		return err
+	}
+	text := reply.Error()
+	if code, _, _ := strings.Cut(text, " "); code != strings.ToUpper(code) {
+		text = "ERR " + text // which rueidis has taken off
 	}
 	return driver.NewServerError(text)
 }

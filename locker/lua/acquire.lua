@@ -49,18 +49,21 @@ elseif redis.call('EXISTS', KEYS[5]) == 1 then
   return {-1}
 end
 
-local seq = ''
+local seq, refused = '', nil
 local function wait()
   if reservation ~= '' and seq == '' then
-    seq = enqueue(KEYS[3], KEYS[4], reservation, tonumber(ARGV[9]),
+    seq, refused = enqueue(KEYS[3], KEYS[4], reservation, tonumber(ARGV[9]),
       {mode = fair and 'm' or 'M', id = id, ttl = ARGV[5], retention = ARGV[6], owner = '', channel = ARGV[8], tail = ARGV[4]},
-      false, ordered and not fair) or ''
+      false, ordered and not fair)
   end
+  return refused
 end
 
 if fair and not value and redis.call('EXISTS', KEYS[3]) == 1 then
   -- The last lease ran out unnoticed.
-  wait()
+  if wait() then
+    return refused
+  end
   local holder = hand_over(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[10] == '1', id)
   if holder then
     value = read(KEYS[1])
@@ -95,5 +98,4 @@ if left == -1 then
   left, healed = math.max(tonumber(lease), ttl), 1
   redis.call('PEXPIRE', KEYS[1], left)
 end
-wait()
-return {0, left, value, seq, healed}
+return wait() or {0, left, value, seq, healed}

@@ -7,6 +7,13 @@ local function wrong_type(value)
   return failed(value) and string.find(value.err, 'WRONGTYPE', 1, true)
 end
 
+-- Tells that a command failed because the user must not run it, which is for the caller
+-- to be told. A script goes on without some of its writes where memory is short.
+local function denied(value)
+  return failed(value) and (string.find(value.err, 'NOPERM', 1, true) or string.find(value.err, 'ACL failure', 1, true)
+    or string.find(value.err, 'user executing the script', 1, true))
+end
+
 -- Renewing and extending only lengthen: a duplicate that arrives late must not
 -- shorten what a newer request has granted. One command is enough from Redis 7.0 on,
 -- except for a key that has lost its TTL, which GT takes for the longest of all.

@@ -11,12 +11,16 @@ local function enter(now)
   if redis.pcall('ZADD', KEYS[3], 'NX', seq, ARGV[7]) ~= 1 then
     return
   end
-  if redis.call('PTTL', KEYS[3]) < life then
-    redis.call('PEXPIRE', KEYS[3], 2 * life)
+  if redis.call('PTTL', KEYS[3]) < life and redis.pcall('PEXPIRE', KEYS[3], 2 * life) ~= 1 then
+    redis.call('ZREM', KEYS[3], ARGV[7])
+    return
   end
-  if redis.pcall('HSET', KEYS[4], ARGV[7], 'gl1|' .. (ARGV[8] == '' and '0' or '1') .. '|0|' .. string.format('%.0f', now / 1000 + life)
+  local set = redis.pcall('HSET', KEYS[4], ARGV[7], 'gl1|' .. (ARGV[8] == '' and '0' or '1') .. '|0|' .. string.format('%.0f', now / 1000 + life)
     .. '|' .. seq .. '|' .. ARGV[2] .. '|' .. ARGV[1] .. '|' .. ARGV[5] .. '|' .. ARGV[6] .. '|' .. ARGV[3] .. '|' .. ARGV[8]
-    .. '|' .. ARGV[4]) ~= 1 then
+    .. '|' .. ARGV[4])
+  if type(set) == 'table' then
+    return -- The long road tells whether memory is short, or a permission is missing.
+  elseif set ~= 1 then
     return ''
   end
   if redis.call('PTTL', KEYS[4]) < life then

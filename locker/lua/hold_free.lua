@@ -16,8 +16,10 @@ if not ARGV[12] and (ARGV[2] ~= 'r' or ARGV[6] == '0') and redis.call('EXISTS', 
     set = redis.pcall('HSET', KEYS[1], 'gl1', ARGV[2] == 'x' and 'x' or 'rw', ARGV[1], hold, 'w', expires)
   end
   if type(set) == 'number' then
-    redis.call('PEXPIRE', KEYS[1], ARGV[5])
-    return {1, token}
+    if redis.pcall('PEXPIRE', KEYS[1], ARGV[5]) == 1 then
+      return {1, token}
+    end
+    redis.call('DEL', KEYS[1]) -- It must not stay without a TTL, which the user must not set.
   end
 end
 

@@ -104,7 +104,14 @@ local function put(key, id, mode, expires, ttl, token, owner, tail, now)
   if failed(set) then
     return set
   end
-  arm(key, math.ceil(expires - now))
+  local armed, err = pcall(arm, key, math.ceil(expires - now))
+  if not armed then
+    -- The user must not do so. A new record must not stay without a TTL.
+    if set == #fields / 2 then
+      redis.call('DEL', key)
+    end
+    return type(err) == 'table' and err or {err = err}
+  end
 end
 
 -- Readers that crashed are met by the next writer. Where none comes, readers have

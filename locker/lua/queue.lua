@@ -33,16 +33,24 @@ local function dead(e, now)
 end
 
 -- Keeps a key of the queue for as long as a reservation lasts, and longer, so that those
--- who come after it need not.
+-- who come after it need not. Where that is not permitted, the key must not stay without
+-- a TTL; then it returns the error.
 local function outlast(key, life)
-  if redis.call('PTTL', key) < life then
-    redis.call('PEXPIRE', key, 2 * life)
+  local left = redis.call('PTTL', key)
+  if left < life then
+    local armed = redis.pcall('PEXPIRE', key, 2 * life)
+    if failed(armed) then
+      if left < 0 then
+        redis.call('DEL', key)
+      end
+      return armed
+    end
   end
 end
 
 -- Takes a place in the queue, or keeps it for longer. want has the entry's fields;
--- first puts it before all others, last after them. Returns its seq, and nothing where
--- memory is short: then the waiter polls.
+-- first puts it before all others, last after them. Returns its seq. It is '' where memory
+-- is short: then the waiter polls. What else is wrong is a second value, to be replied.
 local function enqueue(queue, entries, reservation, life, want, first, last)
   local now = now_us()
   local e = redis.call('ZSCORE', queue, reservation) and entry_of(entries, reservation)
@@ -58,18 +66,26 @@ local function enqueue(queue, entries, reservation, life, want, first, last)
       seq = math.max(last and now + after_all or now, (tonumber(before[2]) or 0) + 1)
     end
     seq = digits(seq)
-    if failed(redis.pcall('ZADD', queue, seq, reservation)) then
-      return
+    local added = redis.pcall('ZADD', queue, seq, reservation)
+    if failed(added) then
+      return '', denied(added) and added
     end
     e = {seq = seq, passed = '0', expires = 0}
   end
-  outlast(queue, life)
+  local err = outlast(queue, life)
+  if err then
+    return '', err
+  end
   local entry = table.concat({'gl1', want.channel == '' and '0' or '1', e.passed, digits(math.max(e.expires, now / 1000 + life)),
     e.seq, want.mode, want.id, want.ttl, want.retention, want.owner, want.channel, want.tail}, '|')
-  if failed(redis.pcall('HSET', entries, reservation, entry)) then
-    return
+  local set = redis.pcall('HSET', entries, reservation, entry)
+  if failed(set) then
+    return '', denied(set) and set
   end
-  outlast(entries, life)
+  err = outlast(entries, life)
+  if err then
+    return '', err
+  end
   -- Who is here clears away the dead around it and at the head, and goes on while it meets
   -- any, so that none stay for good while the lock is held.
   local met, rounds = true, 0

@@ -1,0 +1,73 @@
+package locker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// neededRules are the ACL rules of a user for locks, without those for their names.
+// docs/servers.md has the same ones.
+const neededRules = "~__golocker:* &__golocker:* +set +get +mget +del +exists +type +pttl +pexpire +time " +
+	"+zadd +zrem +zcard +zscore +zrank +zrange +zrevrange +zrevrangebyscore +hset +hget +hdel +hlen +hscan +hgetall " +
+	"+publish +pubsub|numsub +subscribe +unsubscribe +ping +eval +evalsha +hello +auth +select +info +client|setname"
+
+// A PermissionError says that the server's ACL does not permit the user of this client
+// what a lock needs. Waiting does not mend it, so it is returned at once, also where a
+// permission is withdrawn while somebody waits. It matches ErrPermission.
+type PermissionError struct {
+	// Grant are the rules for ACL SETUSER that are missing, such as "+zadd", as far
+	// as the server has told; else all that locks need. "~<names>" stands for a
+	// pattern of your choice that the names of the locks match, with their prefix.
+	Grant string
+	// Reply is what the server said.
+	Reply *driver.ServerError
+
+	err error // which has Reply in its chain
+}
+
+func (e *PermissionError) Error() string {
+	return fmt.Sprintf("locker: the server's ACL forbids what locks need; give the user %s (%v)", e.Grant, e.Reply)
+}
+
+// Is reports whether target is ErrPermission.
+func (e *PermissionError) Is(target error) bool { return target == ErrPermission }
+
+// Unwrap returns the driver's error, which has the reply in its chain.
+func (e *PermissionError) Unwrap() error { return e.err }
+
+// forbidden makes the reply of a server that lacks a permission, in the chain of err, a
+// *PermissionError. Any other err stays what it is.
+func forbidden(err error) error {
+	reply, ok := errors.AsType[*driver.ServerError](err)
+	if !ok || errors.Is(err, ErrPermission) || !slices.ContainsFunc(refusals, func(text string) bool { return strings.Contains(reply.Message, text) }) {
+		return err
+	}
+	return &PermissionError{Grant: missingRules(reply.Message), Reply: reply, err: err}
+}
+
+// refusals are how servers begin to say that a permission is missing. To what a script
+// runs they give the code ERR.
+var refusals = []string{"NOPERM ", "ACL failure in script", "The user executing the script can't"}
+
+// missingRules reads a refusal. Servers word it in different ways: some name the command,
+// none the key, and a script's refusal does not tell the command before Redis 7.2.
+func missingRules(refusal string) string {
+	if _, rest, ok := strings.Cut(refusal, "run the '"); ok {
+		if command, _, ok := strings.Cut(rest, "'"); ok {
+			return "+" + command
+		}
+	}
+	for _, about := range []struct{ word, rules string }{
+		{"channel", "&__golocker:*"},
+		{"key", "~<names> ~__golocker:*"},
+	} {
+		if strings.Contains(refusal, about.word) {
+			return about.rules
+		}
+	}
+	return "~<names> " + neededRules
+}
