@@ -73,7 +73,7 @@ func (k *kit) record(args []string, err error) {
 }
 
 // checkText holds every error to the clause that it shows no password.
-func (k *kit) checkText(err error) { k.hides(err, k.server.password) }
+func (k *kit) checkText(err error) { k.hides(err, k.credentials().password) }
 
 // must calls Do and ends the case if it fails.
 func (k *kit) must(conn driver.Conn, c driver.Command) driver.Value {

@@ -33,11 +33,11 @@ var connectorCases = []testCase{
 		k.recovers(k.connect(c))
 	}},
 	{name: "Config/Auth", run: func(k *kit) {
-		if k.server.password == "" {
+		if k.credentials().password == "" {
 			k.Skipf("the server asks for no password")
 		}
 		k.reply(k.open(), plain("ECHO", k.prefix), k.prefix)
-		if n := k.wire.Count(wire.Match{Arg: k.server.password}); n == 0 {
+		if n := k.wire.Count(wire.Match{Arg: k.credentials().password}); n == 0 {
 			k.Errorf("the driver did not send the password of its Config")
 		}
 	}},
@@ -66,7 +66,7 @@ var connectorCases = []testCase{
 // silentCases: no error text shows a password.
 var silentCases = []testCase{
 	{name: "Silent/WrongPassword", run: func(k *kit) {
-		if k.server.memory == nil && k.server.password == "" {
+		if k.server.memory == nil && k.credentials().password == "" {
 			k.Skipf("the server asks for no password")
 		}
 		const wrong = "wr0ng-pa55word"

@@ -101,6 +101,7 @@ type Option func(*options)
 type options struct {
 	addr               string
 	username, password string
+	as                 *credentials // of the driver, if not the same
 	only               []string
 	quorum             int // of so many nodes, or 0
 }
@@ -115,6 +116,16 @@ func Server(addr string) Option { return func(o *options) { o.addr = addr } }
 func Auth(username, password string) Option {
 	return func(o *options) { o.username, o.password = username, password }
 }
+
+// As is how the driver under test authenticates, if that is not as the suite does: as a
+// user with no more permissions than documented, say. The suite itself needs more than
+// locks do. A user for it has the keys and channels that begin with "conformance:", also
+// behind up to three other bytes, and the commands of the contract's cases.
+func As(username, password string) Option {
+	return func(o *options) { o.as = &credentials{username, password} }
+}
+
+type credentials struct{ username, password string }
 
 // Only runs the cases with one of these names or below them: "Do/Ctx" selects
 // "Do/Ctx/EndedBefore", and "ReadWrite" the level of that name. With [Test], go test's -run does the same.

@@ -160,9 +160,10 @@ func (k *kit) key(name string) string {
 
 // config returns the Config of this case, changed by edit.
 func (k *kit) config(edit ...func(*driver.Config)) driver.Config {
+	as := k.credentials()
 	cfg := driver.Config{
 		Network: "tcp", Addrs: []string{k.addr},
-		Username: k.server.username, Password: driver.Secret(k.server.password),
+		Username: as.username, Password: driver.Secret(as.password),
 		DialTimeout: k.time.dial, Timeout: k.time.reply,
 	}
 	if !k.realTime() {
@@ -172,6 +173,14 @@ func (k *kit) config(edit ...func(*driver.Config)) driver.Config {
 		e(&cfg)
 	}
 	return cfg
+}
+
+// credentials are those of the driver under test.
+func (k *kit) credentials() credentials {
+	if k.o.as != nil {
+		return *k.o.as
+	}
+	return credentials{k.server.username, k.server.password}
 }
 
 // connector opens a connector; a Config that the driver does not support skips

@@ -23,12 +23,15 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// It is a user that may do no more than docs/servers.md says.
 func TestConformanceServer(t *testing.T) {
-	server := servertest.Single(t, servertest.Password("secret"))
+	user := servertest.ConformanceUser(t)
+	server := servertest.Single(t, servertest.Password("secret"), servertest.Users(user))
 	conformance.Test(t, conformance.Harness{
 		Open:         goredis.Driver{}.OpenConnector,
 		Capabilities: capabilities,
-	}, conformance.Server(server.Addr), conformance.Auth("default", "secret"))
+	}, conformance.Server(server.Addr), conformance.Auth("default", "secret"), conformance.As(user.Name, user.Password))
+	server.AssertPermitted(user)
 }
 
 // A wrapped client behaves the same, although it has go-redis' own defaults: it

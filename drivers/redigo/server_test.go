@@ -25,10 +25,12 @@ func TestConformanceOnServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes in real time")
 	}
-	srv := servertest.Single(t, servertest.Password(password))
+	user := servertest.ConformanceUser(t) // which may do no more than docs/servers.md says
+	srv := servertest.Single(t, servertest.Password(password), servertest.Users(user))
 	conformance.Test(t,
 		conformance.Harness{Open: redigo.Driver{}.OpenConnector, Capabilities: capabilities},
-		conformance.Server(srv.Addr), conformance.Auth("", password))
+		conformance.Server(srv.Addr), conformance.Auth("", password), conformance.As(user.Name, user.Password))
+	srv.AssertPermitted(user)
 }
 
 func TestOpenReaches(t *testing.T) {

@@ -21,7 +21,10 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
+// It is a user that may do no more than docs/servers.md says.
 func TestConformanceServer(t *testing.T) {
+	user := servertest.ConformanceUser(t)
+	server := servertest.Single(t, servertest.Users(user))
 	conformance.Test(t, conformance.Harness{
 		Open:         rueidis.Driver{}.OpenConnector,
 		Capabilities: capabilities,
@@ -30,7 +33,8 @@ func TestConformanceServer(t *testing.T) {
 			Link: "https://github.com/redis/rueidis#auto-pipelining",
 			Why:  "the connection is given up for the call that is held, before the ctx of the last one behind it ends",
 		}}),
-	}, conformance.Server(servertest.Single(t).Addr))
+	}, conformance.Server(server.Addr), conformance.As(user.Name, user.Password))
+	server.AssertPermitted(user)
 }
 
 func TestUnixSocket(t *testing.T) {

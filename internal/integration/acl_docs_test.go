@@ -15,21 +15,10 @@ import (
 	"github.com/golocker/golocker/locker"
 )
 
-// documentedUser is the user that docs/servers.md tells to create: its name and the
-// rules for it.
-func documentedUser(t *testing.T) []string {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/servers.md")
-	require.NoError(t, err)
-	line := regexp.MustCompile(`ACL SETUSER (.*)`).FindSubmatch(page)
-	require.NotNil(t, line)
-	return strings.Fields(string(line[1]))
-}
-
 // What a script runs in a corner that no test comes to is permitted, too.
 func TestThePermissionsOfTheDocsNameWhatScriptsRun(t *testing.T) {
 	t.Parallel()
-	user := documentedUser(t)
+	user := servertest.LocksUser(t).Rules
 	scripts, err := filepath.Glob("../../locker/lua/*.lua")
 	require.NoError(t, err)
 	require.NotEmpty(t, scripts)
@@ -54,11 +43,11 @@ func TestThePermissionsOfTheDocsNameWhatScriptsRun(t *testing.T) {
 // of any kind.
 func TestThePermissionsOfTheDocsSuffice(t *testing.T) {
 	t.Parallel()
-	user := documentedUser(t)
+	user := servertest.LocksUser(t)
 	eachDriver(t, func(t *testing.T, d driverUnderTest) {
 		t.Parallel()
-		srv := servertest.Single(t, servertest.Config("user", user...))
-		dsn := "redis://" + user[0] + ":password@" + srv.Addr
+		srv := servertest.Single(t, servertest.Users(user))
+		dsn := "redis://" + user.Name + ":" + user.Password + "@" + srv.Addr
 		a, b := d.open(t, dsn), d.open(t, dsn)
 		for _, kind := range lockKinds {
 			name := "orders:" + kind.name
@@ -84,7 +73,6 @@ func TestThePermissionsOfTheDocsSuffice(t *testing.T) {
 			require.NoError(t, err, kind.name)
 			assert.ErrorIs(t, taken.Unlock(soon(t)), locker.ErrAbsent, kind.name)
 		}
-		refused := do(t, srv, "ACL", "LOG")
-		assert.Empty(t, refused)
+		srv.AssertPermitted(user)
 	})
 }

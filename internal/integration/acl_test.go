@@ -10,6 +10,7 @@ import (
 
 	"github.com/golocker/golocker/internal/servertest"
 	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // restricted starts a server with a user who may do everything except what the
@@ -150,6 +151,9 @@ func TestAWrongPasswordIsTypedAndAtOnce(t *testing.T) {
 			assert.False(t, errors.Is(err, locker.ErrLocked))
 			assert.NotContains(t, err.Error(), canary)
 			assert.Regexp(t, "WRONGPASS|NOAUTH", err.Error())
+			var refusal *driver.ServerError
+			assert.ErrorAs(t, err, &refusal)
+			assert.NotErrorIs(t, err, locker.ErrUnavailable, "the server is there")
 		}
 	})
 }

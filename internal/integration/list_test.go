@@ -45,13 +45,14 @@ func TestListFindsTheLocksOfEveryMaster(t *testing.T) {
 // them, in a Cluster too, and by name only what the user may look at.
 func TestListNeedsWhatTheDocsSay(t *testing.T) {
 	t.Parallel()
-	user := documentedUser(t)
-	server := servertest.Single(t, servertest.Config("user", append(user, "+scan")...))
-	cluster := servertest.Cluster(t, 2, servertest.Config("user", append(user, "+scan", "+cluster|slots")...))
+	user := servertest.LocksUser(t)
+	rules := append([]string{user.Name}, user.Rules...)
+	server := servertest.Single(t, servertest.Config("user", append(rules, "+scan")...))
+	cluster := servertest.Cluster(t, 2, servertest.Config("user", append(rules, "+scan", "+cluster|slots")...))
 	for _, where := range []string{server.Addr, cluster.Nodes[0].Addr + "?mode=cluster"} {
 		everything := drivers[0].open(t, "redis://"+where)
 		mustLock(t, everything.Mutex("secret:1"))
-		c := drivers[0].open(t, "redis://"+user[0]+":password@"+where)
+		c := drivers[0].open(t, "redis://"+user.Name+":"+user.Password+"@"+where)
 		mustLock(t, c.Mutex("orders:1"))
 		assert.Equal(t, []string{"orders:1"}, namesListed(t, c, ""))
 	}
