@@ -66,6 +66,9 @@ type Event struct {
 	// Name is the lock's, and Mode what it was asked for.
 	Name string `json:"name,omitempty"`
 	Mode Mode   `json:"mode,omitempty"`
+	// Owner is who re-enters: holds of one owner do not exclude each other, whatever
+	// their modes. Without one the operation is alone.
+	Owner string `json:"owner,omitempty"`
 	// Try is true if the lock was asked for by TryLock.
 	Try bool `json:"try,omitempty"`
 	// TTL is the lease time that was asked for.
