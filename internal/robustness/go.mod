@@ -3,11 +3,17 @@ module github.com/golocker/golocker/internal/robustness
 go 1.26.0
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
+	github.com/golocker/golocker/conformance v0.0.0
+	github.com/golocker/golocker/internal/servertest v0.0.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sys v0.48.0
 )
 
-require go.yaml.in/yaml/v3 v3.0.5 // indirect
+require (
+	github.com/golocker/golocker/locker v0.0.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)
 
 replace (
 	github.com/golocker/golocker/conformance => ../../conformance
