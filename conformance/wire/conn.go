@@ -33,11 +33,11 @@ func (c *conn) run() {
 	all.Go(c.readClient)
 	all.Go(c.readServer)
 	all.Go(func() {
-		c.write(c.server, c.up)
+		c.write(c.server, c.up, up)
 		c.hangUp()
 	})
 	all.Go(func() {
-		c.write(c.client, c.down)
+		c.write(c.client, c.down, down)
 		if !c.gone() {
 			c.kill() // the server is gone and the client has all it sent
 		}
@@ -60,11 +60,21 @@ func (c *conn) kill() {
 	})
 }
 
+// reset makes the kernel tell both sides that the connection was not closed in order.
+func (c *conn) reset() {
+	for _, side := range []net.Conn{c.client, c.server} {
+		if lingering, ok := side.(interface{ SetLinger(int) error }); ok {
+			_ = lingering.SetLinger(0)
+		}
+	}
+	c.kill()
+}
+
 // write sends what is in q to one side, each item when its time has come.
-func (c *conn) write(to net.Conn, q *queue) {
+func (c *conn) write(to net.Conn, q *queue, on way) {
 	for {
 		it, ok := q.pop(c.stop)
-		if !ok || !c.wait(it) {
+		if !ok || !c.wait(it, on) {
 			return
 		}
 		if len(it.data) > 0 { // an empty write to a pipe would wait for a reader
@@ -81,7 +91,7 @@ func (c *conn) write(to net.Conn, q *queue) {
 }
 
 // wait waits until it may be sent; it reports false when the connection is dead.
-func (c *conn) wait(it item) bool {
+func (c *conn) wait(it item, on way) bool {
 	if it.gate != nil {
 		select {
 		case <-it.gate:
@@ -98,7 +108,7 @@ func (c *conn) wait(it item) bool {
 			return false
 		}
 	}
-	for gate := c.wire.partition(); gate != nil; gate = c.wire.partition() {
+	for gate := c.wire.partition(on); gate != nil; gate = c.wire.partition(on) {
 		select {
 		case <-gate:
 		case <-c.stop:

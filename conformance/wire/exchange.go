@@ -19,7 +19,9 @@ func (c *conn) request(args []string, frame []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	req := &Request{Conn: c.id, Args: args}
-	w.requests = append(w.requests, req)
+	if !w.forget {
+		w.requests = append(w.requests, req)
+	}
 	if c.muteUp {
 		return
 	}

@@ -25,6 +25,14 @@ func (r Request) String() string {
 		r.Conn, r.Args[0], len(r.Args)-1, r.Forwarded, r.Replied, r.Passed)
 }
 
+// Forget makes the wire note no requests, neither those that have passed nor those
+// that follow: a long run would not have the memory for them.
+func (w *Wire) Forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forget, w.requests = true, nil
+}
+
 // Requests returns the requests that m selects, in the order in which clients
 // wrote them. Handshakes such as HELLO or AUTH are among them.
 func (w *Wire) Requests(m Match) []Request {

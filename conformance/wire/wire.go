@@ -38,12 +38,13 @@ type Wire struct {
 	rules    []*Rule
 	conns    map[*conn]struct{}
 	requests []*Request
+	forget   bool // requests are not noted
 	broken   []string
 	dials    int
 	made     int
 	refuse   bool
 	hang     chan struct{} // not nil: dials wait for this
-	gate     chan struct{} // not nil: partitioned until this is closed
+	gates    [ways]gate
 	listener *listener
 }
 
@@ -85,8 +86,10 @@ func (w *Wire) admit(ctx context.Context) error {
 	for {
 		w.mu.Lock()
 		closed, refuse, wait := w.closed, w.refuse, w.hang
-		if wait == nil {
-			wait = w.gate
+		for _, g := range w.gates { // neither way may be shut for a handshake
+			if wait == nil {
+				wait = g
+			}
 		}
 		w.mu.Unlock()
 		switch {
@@ -173,21 +176,29 @@ func (w *Wire) ResumeDials() {
 // As on a real network nothing is lost by that: what was sent arrives after
 // Heal, even if its sender has given up by then. Call KillAll before Heal for a
 // partition that outlived every retransmission.
-func (w *Wire) Partition() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.gate == nil {
-		w.gate = make(chan struct{})
-	}
-}
+func (w *Wire) Partition() { w.shut(up, down) }
 
-// Heal ends a Partition.
+// PartitionRequests is Partition, but what the server sends still arrives.
+func (w *Wire) PartitionRequests() { w.shut(up) }
+
+// PartitionReplies is Partition, but what clients send still arrives: the server
+// executes it.
+func (w *Wire) PartitionReplies() { w.shut(down) }
+
+// Heal ends a Partition, also one of one direction.
 func (w *Wire) Heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.gate != nil {
-		close(w.gate)
-		w.gate = nil
+	for i := range w.gates {
+		w.gates[i].open()
+	}
+}
+
+func (w *Wire) shut(ways ...way) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, to := range ways {
+		w.gates[to].shut()
 	}
 }
 
@@ -208,6 +219,16 @@ func (w *Wire) KillAll() {
 	defer w.mu.Unlock()
 	for c := range w.conns {
 		c.kill()
+	}
+}
+
+// Reset is KillAll, but clients and server find their connections reset, not
+// closed, where these are TCP.
+func (w *Wire) Reset() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.conns {
+		c.reset()
 	}
 }
 
@@ -232,10 +253,10 @@ func (w *Wire) Close() error {
 	return nil
 }
 
-func (w *Wire) partition() <-chan struct{} {
+func (w *Wire) partition(to way) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.gate
+	return w.gates[to]
 }
 
 func (w *Wire) report(c *conn, side string, err error) {

@@ -323,6 +323,57 @@ func TestPartition(t *testing.T) {
 	})
 }
 
+func TestPartitionOfOneDirection(t *testing.T) {
+	bubble(t, func(t *testing.T, w *wire.Wire, m *miniredis.Miniredis) {
+		noDials := func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := w.Dial(ctx, "tcp", "server:6379")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		c := dial(t, w)
+		late := w.On(incr, wire.HoldReply)
+		c.send(t, "INCR", "n")
+		happened(t, late)
+		w.PartitionRequests()
+		c.send(t, "INCR", "n")
+		late.Release()
+		v, err := c.read()
+		require.NoError(t, err)
+		assert.Equal(t, int64(1), v, "replies still arrive")
+		assert.Equal(t, "1", count(m, "n"))
+		noDials()
+		w.Heal()
+		v, err = c.read()
+		require.NoError(t, err)
+		assert.Equal(t, int64(2), v)
+
+		w.PartitionReplies()
+		c.send(t, "INCR", "n")
+		assert.Equal(t, "3", count(m, "n"), "requests still arrive")
+		c.silent(t)
+		noDials()
+		w.Heal()
+		v, err = c.read()
+		require.NoError(t, err)
+		assert.Equal(t, int64(3), v)
+	})
+}
+
+func TestForget(t *testing.T) {
+	bubble(t, func(t *testing.T, w *wire.Wire, _ *miniredis.Miniredis) {
+		c := dial(t, w)
+		c.do(t, "ECHO", "a")
+		w.Forget()
+		assert.Equal(t, "b", c.do(t, "ECHO", "b"))
+		assert.Empty(t, w.Requests(wire.Match{}))
+		r := w.On(wire.Match{Name: "ECHO"}, wire.CutReply)
+		c.send(t, "ECHO", "c")
+		c.cut(t)
+		assert.Equal(t, 1, r.Applied(), "rules work all the same")
+	})
+}
+
 func TestRefuseAndHang(t *testing.T) {
 	bubble(t, func(t *testing.T, w *wire.Wire, _ *miniredis.Miniredis) {
 		c := dial(t, w)
@@ -478,6 +529,11 @@ func TestListen(t *testing.T) {
 	r.Release()
 	assert.Eventually(t, func() bool { v, _ := m.Get("n"); return v == "1" }, 10*time.Second, time.Millisecond)
 
+	w.Reset()
+	_, err = c.read()
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+	c = open()
+	assert.Equal(t, "x", c.do(t, "ECHO", "x"))
 	w.KillAll()
 	_, err = c.read()
 	require.Error(t, err)
