@@ -1,0 +1,131 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/golocker/golocker/internal/robustness/history"
+	"github.com/golocker/golocker/internal/robustness/resource"
+	"github.com/golocker/golocker/locker"
+)
+
+const (
+	// lookInterval is how often a holder makes sure that it still is one.
+	lookInterval = 20 * time.Millisecond
+	// unlockPatience bounds an Unlock, so that a hand goes on when the server is gone.
+	unlockPatience = time.Second
+)
+
+// A hold is a lease and what is written down about it.
+type hold struct {
+	hand  *hand
+	lease *locker.Lease
+	event history.Event // what all events of the operation have in common
+
+}
+
+// note writes an event of the hold.
+func (o *hold) note(what history.What, fill func(*history.Event)) {
+	e := o.event
+	e.What, e.At = what, history.Now()
+	if fill != nil {
+		fill(&e)
+	}
+	o.hand.record(e)
+}
+
+// watch writes down when the lease ends by itself.
+func (o *hold) watch() {
+	context.AfterFunc(o.lease.Context(), func() {
+		cause := context.Cause(o.lease.Context())
+		if errors.Is(cause, locker.ErrReleased) {
+			return
+		}
+		o.note(history.Ended, func(e *history.Event) { e.Error, e.Class = cause.Error(), classify(cause) })
+	})
+}
+
+// look makes sure that the lease is valid, and writes down that it was used.
+func (o *hold) look() bool {
+	since := history.Now()
+	if !o.lease.Valid() || o.lease.Context().Err() != nil {
+		return false
+	}
+	o.note(history.Used, func(e *history.Event) { e.Since, e.Deadline = since, deadline(o.lease) })
+	return true
+}
+
+// use is what a holder does: it writes to the resource that the lock guards, for as long
+// as it holds the lock and at most for d.
+func (o *hold) use(ctx context.Context, d time.Duration) {
+	o.write()
+	for left := d; left > 0; left -= lookInterval {
+		select {
+		case <-time.After(min(left, lookInterval)):
+		case <-o.lease.Context().Done():
+		case <-ctx.Done():
+			left = 0
+		}
+		if !o.look() {
+			// It has not noticed, and writes all the same. The resource has seen a larger
+			// token, or nobody has written since.
+			break
+		}
+	}
+	o.write()
+	o.look()
+}
+
+// write writes to the resource, between two looks at the lease: while both succeed it
+// must not be refused.
+func (o *hold) write() {
+	if o.event.Token == 0 || o.event.Mode == history.Read {
+		o.look()
+		return
+	}
+	o.look()
+	since := history.Now()
+	accepted, err := o.hand.resource.Write(resource.Write{Name: o.event.Name, Token: o.event.Token})
+	if err != nil {
+		return // the round is over
+	}
+	o.note(history.Wrote, func(e *history.Event) { e.Since, e.Accepted = since, accepted })
+}
+
+// extend lengthens the lease.
+func (o *hold) extend(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	// An error is no news: the lease is as it was, or over, which look finds.
+	_ = o.lease.Extend(ctx, d)
+}
+
+// abandon holds on to a lease that is not renewed until it ends.
+func (o *hold) abandon() {
+	for o.look() {
+		sleep(o.lease.Context(), lookInterval)
+	}
+}
+
+// unlock gives the lock up.
+func (o *hold) unlock() {
+	o.note(history.Unlocking, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), unlockPatience)
+	defer cancel()
+	err := o.lease.Unlock(ctx)
+	o.note(history.Unlocked, func(e *history.Event) {
+		if err != nil {
+			e.Error, e.Class = err.Error(), classify(err)
+		}
+	})
+}
+
+// deadline returns until when a lease is valid, at the latest a moment too early.
+func deadline(l *locker.Lease) history.Time {
+	now, d := history.Now(), l.Deadline()
+	if d.IsZero() {
+		return 0
+	}
+	return now.Add(time.Until(d))
+}

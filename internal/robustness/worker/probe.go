@@ -1,0 +1,74 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/golocker/golocker/internal/robustness/history"
+	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/redlock"
+)
+
+// Probe takes every lock of a round once, all at the same time, when no fault is left:
+// each can be had after the longest lease at the latest, whoever has died with it. It
+// writes down when each was had, counted from since, and returns an error that names
+// those that were not had within the time.
+func Probe(ctx context.Context, cfg Config, log *history.Log, since history.Time, within time.Duration) error {
+	client, err := open(cfg.Target, redlock.Config{LongestTTL: cfg.Longest}, locker.Label(cfg.Name), locker.TTL(cfg.TTL))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	locks := Locks(cfg.Locks)
+	errs := make([]error, len(locks))
+	var all sync.WaitGroup
+	for i, l := range locks {
+		all.Go(func() { errs[i] = probe(ctx, client, l, log, since) })
+	}
+	all.Wait()
+	return errors.Join(append(errs, client.Close())...)
+}
+
+func probe(ctx context.Context, client *locker.Client, l Lock, log *history.Log, since history.Time) error {
+	mode := l.Kind.strictest()
+	lease, err := lockForSure(ctx, client.Mutex(l.Name, options(mode)...))
+	if err != nil {
+		return fmt.Errorf("worker: the lock %q (%s) cannot be had after the faults: %w", l.Name, mode, err)
+	}
+	e := history.Event{At: history.Now(), Since: since, What: history.Probed, Name: l.Name, Mode: mode, Token: uint64(lease.Token())}
+	if err := log.Add(e); err != nil {
+		return err
+	}
+	return lease.Unlock(ctx)
+}
+
+// lockForSure waits for a lock also if the client's very first request fails.
+func lockForSure(ctx context.Context, m *locker.Mutex) (*locker.Lease, error) {
+	for {
+		lease, err := m.Lock(ctx)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, locker.ErrUnavailable) {
+			return lease, err
+		}
+		sleep(ctx, lookInterval)
+	}
+}
+
+// Settle makes servers that are new part of a quorum, as somebody does who sets one up.
+// Others need no such thing.
+func Settle(ctx context.Context, cfg Config) error {
+	// A node that does not take part now has to wait for as long as a lease may last.
+	all := redlock.Config{LongestTTL: cfg.Longest, Bootstrap: true, NodeTimeout: 10 * time.Second}
+	client, err := open(cfg.Target, all, locker.Label(cfg.Name), locker.TTL(cfg.TTL))
+	if err != nil {
+		return err
+	}
+	lease, err := client.Mutex("first").Lock(ctx)
+	if err != nil {
+		return errors.Join(err, client.Close())
+	}
+	return errors.Join(lease.Unlock(ctx), client.Close())
+}
