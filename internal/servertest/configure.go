@@ -12,13 +12,13 @@ import (
 // Sentinels need a configuration file that they can rewrite; all others are
 // configured by arguments.
 
-// arguments returns the server's argument vector.
-func (s *Server) arguments() []string {
+// arguments returns the server's argument vector, with some more configuration.
+func (s *Server) arguments(more []directive) []string {
 	if s.kind == kindSentinel {
 		return []string{s.configFile(), "--sentinel"}
 	}
 	var args []string
-	for _, d := range s.directives() {
+	for _, d := range append(s.directives(), more...) {
 		args = append(args, "--"+d[0])
 		args = append(args, d[1:]...)
 	}

@@ -131,14 +131,15 @@ func (s *Server) start() error {
 		if err := s.configure(); err != nil {
 			return err
 		}
-		if err := s.run(); !errors.Is(err, errPortTaken) {
+		if err := s.run(nil); !errors.Is(err, errPortTaken) {
 			return err
 		}
 	}
 }
 
-// run starts the process on the chosen ports and waits until it answers.
-func (s *Server) run() error {
+// run starts the process on the chosen ports, with some more configuration, and waits
+// until it answers.
+func (s *Server) run(more []directive) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	log, err := os.Create(s.logFile())
@@ -146,7 +147,7 @@ func (s *Server) run() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(s.binary, s.arguments()...)
+	cmd := exec.Command(s.binary, s.arguments(more)...)
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), s.settings.env...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -211,12 +212,20 @@ func (s *Server) Kill() { s.stop() }
 // server answers.
 func (s *Server) Restart() {
 	s.tb.Helper()
+	s.RestartWith()
+}
+
+// RestartWith is [Server.Restart] with options on top of those that the server has
+// got, for this once. Of the options, [Config] and [Persist] are heeded.
+func (s *Server) RestartWith(opts ...Option) {
+	s.tb.Helper()
 	s.stop()
+	more := newSettings(opts).config
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	var fatal error
 	err := await(ctx, func() error {
-		err := s.run()
+		err := s.run(more)
 		if err != nil && !errors.Is(err, errPortTaken) {
 			fatal = err
 			return nil

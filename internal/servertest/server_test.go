@@ -235,7 +235,7 @@ func TestATakenPortIsTakenForWhatItIs(t *testing.T) {
 	first := Single(t)
 	second := newServer(t, kindData, newSettings(nil))
 	second.port, second.Addr = first.port, first.Addr
-	assert.ErrorIs(t, second.run(), errPortTaken)
+	assert.ErrorIs(t, second.run(nil), errPortTaken)
 	require.NoError(t, second.start())
 	assert.NotEqual(t, first.Addr, second.Addr)
 }
@@ -251,6 +251,18 @@ func TestFreePortSkipsATakenOne(t *testing.T) {
 	port, err := freePort()
 	require.NoError(t, err)
 	assert.NotEqual(t, next, port)
+}
+
+func TestRestartWithIsForOnce(t *testing.T) {
+	s := Single(t)
+	s.RestartWith(Persist())
+	do(t, s, "SET", "k", "v")
+	s.RestartWith(Persist(), Config("maxclients", "77"))
+	assert.Equal(t, "v", do(t, s, "GET", "k"))
+	assert.Equal(t, []any{"maxclients", "77"}, do(t, s, "CONFIG", "GET", "maxclients"))
+	s.Restart()
+	assert.Nil(t, do(t, s, "GET", "k"))
+	assert.NotEqual(t, []any{"maxclients", "77"}, do(t, s, "CONFIG", "GET", "maxclients"))
 }
 
 func TestRestartWaitsForItsPort(t *testing.T) {
