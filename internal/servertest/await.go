@@ -14,9 +14,9 @@ const (
 	pollInterval   = 5 * time.Millisecond
 )
 
-// await calls check until it returns nil. When ctx ends first it returns an error
+// Await calls check until it returns nil. When ctx ends first it returns an error
 // that says what check found last.
-func await(ctx context.Context, check func() error) error {
+func Await(ctx context.Context, check func() error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {

@@ -88,7 +88,7 @@ func (c *ClusterNodes) awaitOK() error {
 		"cluster_known_nodes:" + strconv.Itoa(len(c.Nodes)),
 		"cluster_size:" + strconv.Itoa(len(c.Nodes)),
 	}
-	return await(ctx, func() error {
+	return Await(ctx, func() error {
 		for _, node := range c.Nodes {
 			info, err := node.text("CLUSTER", "INFO")
 			if err != nil {

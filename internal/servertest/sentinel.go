@@ -35,7 +35,7 @@ func Sentinel(tb testing.TB, opts ...Option) *SentinelNodes {
 		tb.Fatal(err)
 	}
 	// A Sentinel asks for replicas when it connects, and then every ten seconds.
-	if err := s.await(func() error { return data[1].infoSays("master_link_status:up") }); err != nil {
+	if err := s.await(func() error { return data[1].InfoSays("replication", "master_link_status:up") }); err != nil {
 		tb.Fatal(err)
 	}
 
@@ -88,33 +88,59 @@ func (s *SentinelNodes) Master() *Server {
 // bring one about, Kill or Pause the master, or call [SentinelNodes.Failover].
 func (s *SentinelNodes) MasterOtherThan(old *Server) *Server {
 	s.tb.Helper()
-	var master *Server
-	err := s.await(func() error {
-		var err error
-		master, err = s.agreed()
-		if err == nil && master == old {
-			err = fmt.Errorf("servertest: %s is still the master", old.Addr)
-		}
-		if err == nil {
-			err = master.infoSays("role:master")
-		}
-		return err
-	})
+	ctx, cancel := context.WithTimeout(context.Background(), agreeTimeout)
+	defer cancel()
+	master, err := s.AwaitMaster(ctx, old)
 	if err != nil {
 		s.tb.Fatal(err)
 	}
 	return master
 }
 
+// AwaitMaster is [SentinelNodes.MasterOtherThan] for those who cannot end the test.
+func (s *SentinelNodes) AwaitMaster(ctx context.Context, old *Server) (*Server, error) {
+	var master *Server
+	err := Await(ctx, func() error {
+		var err error
+		master, err = s.agreed()
+		if err == nil && master == old {
+			err = fmt.Errorf("servertest: %s is still the master", old.Addr)
+		}
+		if err == nil {
+			err = master.InfoSays("replication", "role:master")
+		}
+		return err
+	})
+	return master, err
+}
+
+// AwaitComplete waits until each Sentinel knows the two others and a replica that
+// follows, so that there can be a failover.
+func (s *SentinelNodes) AwaitComplete(ctx context.Context) error { return Await(ctx, s.complete) }
+
 // Failover makes the Sentinels turn the replica into the master and returns it, when
 // the old master has become its replica and takes no more writes, which would be lost.
 func (s *SentinelNodes) Failover() *Server {
 	s.tb.Helper()
-	old := s.Master()
-	if err := s.await(s.complete); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*agreeTimeout)
+	defer cancel()
+	master, err := s.Promote(ctx)
+	if err != nil {
 		s.tb.Fatal(err)
 	}
-	err := s.await(func() error {
+	return master
+}
+
+// Promote is [SentinelNodes.Failover] for those who cannot end the test.
+func (s *SentinelNodes) Promote(ctx context.Context) (*Server, error) {
+	old, err := s.AwaitMaster(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.AwaitComplete(ctx); err != nil {
+		return nil, err
+	}
+	err = Await(ctx, func() error {
 		master, err := s.agreed()
 		if err != nil || master != old {
 			return err
@@ -126,13 +152,13 @@ func (s *SentinelNodes) Failover() *Server {
 		return fmt.Errorf("servertest: %s is still the master", old.Addr)
 	})
 	if err != nil {
-		s.tb.Fatal(err)
+		return nil, err
 	}
-	master := s.MasterOtherThan(old)
-	if err := s.await(func() error { return old.infoSays("role:slave") }); err != nil {
-		s.tb.Fatal(err)
+	master, err := s.AwaitMaster(ctx, old)
+	if err != nil {
+		return nil, err
 	}
-	return master
+	return master, Await(ctx, func() error { return old.InfoSays("replication", "role:slave") })
 }
 
 // agreed returns the master by the word of all Sentinels that run.
@@ -206,12 +232,12 @@ func fieldsAre(reply any, want ...string) error {
 func (s *SentinelNodes) await(check func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), agreeTimeout)
 	defer cancel()
-	return await(ctx, check)
+	return Await(ctx, check)
 }
 
-// infoSays returns nil if the server's INFO replication has that line.
-func (s *Server) infoSays(line string) error {
-	info, err := s.text("INFO", "replication")
+// InfoSays returns nil if that section of the server's INFO has that line.
+func (s *Server) InfoSays(section, line string) error {
+	info, err := s.text("INFO", section)
 	if err == nil && !strings.Contains(info, line+"\r\n") {
 		err = fmt.Errorf("servertest: %s does not say %q but:\n%s", s.Addr, line, info)
 	}

@@ -170,7 +170,7 @@ func (s *Server) awaitReady(p *process) error {
 	defer cancel()
 	ctx, died := context.WithCancelCause(ctx)
 	defer died(nil)
-	err := await(ctx, func() error {
+	err := Await(ctx, func() error {
 		select {
 		case <-p.exited:
 			died(errors.New("it exited"))
@@ -224,7 +224,7 @@ func (s *Server) RestartWith(opts ...Option) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	var fatal error
-	err := await(ctx, func() error {
+	err := Await(ctx, func() error {
 		err := s.run(more)
 		if err != nil && !errors.Is(err, errPortTaken) {
 			fatal = err
@@ -258,7 +258,7 @@ func (s *Server) pause() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()
-	return await(ctx, func() error {
+	return Await(ctx, func() error {
 		is, err := stopped(s.process.pid())
 		if err == nil && !is {
 			err = errors.New("it still runs")

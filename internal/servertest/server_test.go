@@ -276,7 +276,7 @@ func TestRestartWaitsForItsPort(t *testing.T) {
 		s.Restart()
 	}()
 	// The first attempt failed when the log says so.
-	require.NoError(t, await(t.Context(), func() error {
+	require.NoError(t, Await(t.Context(), func() error {
 		if !strings.Contains(string(s.logTail()), "in use") {
 			return fmt.Errorf("no attempt yet")
 		}
@@ -350,7 +350,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	defer cmd.Process.Kill()
 	var addr, dir string
-	require.NoError(t, await(t.Context(), func() error {
+	require.NoError(t, Await(t.Context(), func() error {
 		text, err := os.ReadFile(out)
 		addr, dir, _ = strings.Cut(string(text), " ")
 		return err
@@ -361,7 +361,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	require.NoError(t, await(t.Context(), func() error {
+	require.NoError(t, Await(t.Context(), func() error {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			return nil

@@ -73,7 +73,7 @@ func TestSentinelFailover(t *testing.T) {
 	assert.Equal(t, s.Data[1], second)
 	assert.Equal(t, "v", do(t, second, "GET", "k"))
 	first.Resume()
-	require.NoError(t, s.await(func() error { return first.infoSays("role:slave") }),
+	require.NoError(t, s.await(func() error { return first.InfoSays("replication", "role:slave") }),
 		"the old master must become a replica")
 
 	assert.Equal(t, first, s.Failover())
