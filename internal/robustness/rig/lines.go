@@ -3,13 +3,14 @@ package rig
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/golocker/golocker/conformance/wire"
 )
 
-// lines are the lines of every worker, so that each can be cut off alone.
+// lines are those of every worker, so that each can be cut off alone.
 type lines struct {
 	mu   sync.Mutex
 	laid map[string][]*wire.Wire // by worker
@@ -27,32 +28,35 @@ func newLines(tb testing.TB) *lines {
 	return l
 }
 
-// lay makes a worker's lines to the addresses and returns where they begin.
-func (l *lines) lay(worker string, addrs []string) ([]string, error) {
+// lay makes a worker's lines and returns the addresses at which they begin.
+func (l *lines) lay(worker string, ends []wire.Backend) ([]string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.laid[worker] != nil {
-		return nil, fmt.Errorf("rig: there are lines of a worker %q already", worker)
+		return nil, fmt.Errorf("rig: the worker %q has its lines already", worker)
 	}
-	var through []string
-	for _, addr := range addrs {
-		w := wire.New(wire.TCP(addr))
+	var begins []string
+	for _, end := range ends {
+		w := wire.New(end)
+		w.Forget()
 		l.laid[worker] = append(l.laid[worker], w)
 		begin, err := w.Listen()
 		if err != nil {
 			return nil, err
 		}
-		through = append(through, begin)
+		begins = append(begins, begin)
 	}
-	return through, nil
+	return begins, nil
 }
 
 func (l *lines) of(worker string) []*wire.Wire {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.laid[worker]
+	return slices.Clone(l.laid[worker])
 }
 
+// remove closes a worker's lines. That a client or server did not speak the protocol
+// is an error: then the faults have not been what they are said to be.
 func (l *lines) remove(worker string) error {
 	l.mu.Lock()
 	laid := l.laid[worker]
@@ -61,6 +65,9 @@ func (l *lines) remove(worker string) error {
 	var errs []error
 	for _, w := range laid {
 		errs = append(errs, w.Close())
+		for _, what := range w.Broken() {
+			errs = append(errs, fmt.Errorf("rig: a line of the worker %q: %s", worker, what))
+		}
 	}
 	return errors.Join(errs...)
 }

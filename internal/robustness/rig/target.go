@@ -1,9 +1,12 @@
 package rig
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"slices"
 
-	"github.com/golocker/golocker/internal/servertest"
+	"github.com/golocker/golocker/conformance/wire"
 )
 
 // A Target is what a worker process needs to know to use locks on a rig. It goes to
@@ -31,27 +34,44 @@ func (t Target) Drivers() []string {
 }
 
 // Target makes a worker's lines to the servers and returns what to tell it. The
-// worker's name is new. Several drivers are used in turn for the nodes of a [Quorum];
-// on the other kinds there is one.
+// worker's name is one that no other has had. Several drivers are used in turn for the
+// nodes of a [Quorum]; on the other kinds there is one.
 func (r *Rig) Target(worker string, drivers ...string) (Target, error) {
 	t := Target{Kind: r.Kind}
-	addrs, err := r.lay(worker, addrs(r.Servers))
+	switch {
+	case len(drivers) == 0:
+		return Target{}, fmt.Errorf("rig: there is no driver for the worker %q", worker)
+	case len(drivers) > 1 && r.Kind != Quorum:
+		return Target{}, fmt.Errorf("rig: %d drivers for the worker %q: several are for a %s only", len(drivers), worker, Quorum)
+	}
+	begins, err := r.lines.lay(worker, r.ends())
 	if err != nil {
 		return Target{}, err
 	}
-	for i, addr := range addrs {
+	for i, addr := range begins {
 		t.Nodes = append(t.Nodes, Node{drivers[i%len(drivers)], "redis://" + addr})
 	}
 	return t, nil
 }
 
-// Release closes the lines of a worker that has ended.
-func (r *Rig) Release(worker string) error { return r.remove(worker) }
-
-func addrs(servers []*servertest.Server) []string {
-	var list []string
-	for _, s := range servers {
-		list = append(list, s.Addr)
+// ends returns where the lines of each worker lead.
+func (r *Rig) ends() []wire.Backend {
+	if r.Kind == Single {
+		return []wire.Backend{func(ctx context.Context) (net.Conn, error) {
+			return wire.TCP(r.Primary().Addr)(ctx)
+		}}
 	}
-	return list
+	var all []wire.Backend
+	for _, s := range r.Servers {
+		all = append(all, wire.TCP(s.Addr))
+	}
+	return all
 }
+
+// Lines returns the lines of a worker that has a [Target]: one to a [Single], and one
+// to each server of a [Quorum] in their order. On the other kinds the servers
+// themselves say where they are, and there are none.
+func (r *Rig) Lines(worker string) []*wire.Wire { return r.lines.of(worker) }
+
+// Release closes the lines of a worker that has ended.
+func (r *Rig) Release(worker string) error { return r.lines.remove(worker) }
