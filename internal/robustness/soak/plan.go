@@ -1,0 +1,116 @@
+package soak
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/golocker/golocker/internal/robustness/nemesis"
+	"github.com/golocker/golocker/internal/robustness/rig"
+	"github.com/golocker/golocker/internal/robustness/round"
+)
+
+// Drivers are all drivers, and the mix of them for the nodes of a quorum.
+var Drivers = []string{"goredis", "rueidis", "redigo", mix}
+
+const mix = "goredis+rueidis+redigo"
+
+// A Choice is what a run is to be about. What is empty is everything.
+type Choice struct {
+	Kinds   []string
+	Drivers []string
+	Faults  []string
+}
+
+func among(chosen []string, name string) bool {
+	return len(chosen) == 0 || slices.Contains(chosen, name)
+}
+
+// works tells whether a driver can be used on a kind of deployment. The mix is of use
+// only where there are several nodes to be reached, and redigo knows no Cluster.
+func works(driver string, kind rig.Kind) bool {
+	switch driver {
+	case mix:
+		return kind == rig.Quorum
+	case "redigo":
+		return kind != rig.Cluster
+	default:
+		return true
+	}
+}
+
+// check returns an error for a choice of what there is not.
+func (c Choice) check() error {
+	var faults, kinds []string
+	for _, f := range nemesis.All() {
+		faults = append(faults, f.Name)
+	}
+	for _, k := range rig.Kinds {
+		kinds = append(kinds, string(k))
+	}
+	for _, given := range []struct {
+		what          string
+		chosen, there []string
+	}{{"fault", c.Faults, faults}, {"driver", c.Drivers, Drivers}, {"kind of deployment", c.Kinds, kinds}} {
+		for _, name := range given.chosen {
+			if !slices.Contains(given.there, name) {
+				return fmt.Errorf("soak: there is no %s %q; there are %s", given.what, name, strings.Join(given.there, ", "))
+			}
+		}
+	}
+	return nil
+}
+
+// perRound is how many faults a round has at most.
+const perRound = 4
+
+// rounds returns rounds without end, by the seed: one series after the other in which each
+// chosen fault meets each chosen driver wherever it can.
+func (c Choice) rounds(seed uint64) iter.Seq[round.Spec] {
+	r := rand.New(rand.NewPCG(seed, 0))
+	return func(yield func(round.Spec) bool) {
+		for {
+			series := c.series(r)
+			if len(series) == 0 {
+				return
+			}
+			for _, spec := range series {
+				if !yield(spec) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (c Choice) series(r *rand.Rand) []round.Spec {
+	var series []round.Spec
+	for _, kind := range rig.Kinds {
+		for _, driver := range Drivers {
+			if !among(c.Kinds, string(kind)) || !among(c.Drivers, driver) || !works(driver, kind) {
+				continue
+			}
+			var names []string
+			for _, f := range nemesis.On(kind) {
+				if among(c.Faults, f.Name) {
+					names = append(names, f.Name)
+				}
+			}
+			shuffle(r, names)
+			for faults := range slices.Chunk(names, perRound) {
+				series = append(series, round.Spec{
+					Kind: kind, Drivers: strings.Split(driver, "+"), Faults: slices.Clone(faults),
+					Mixed: r.IntN(2) == 0, Seed: r.Uint64() >> 16,
+				})
+			}
+		}
+	}
+	shuffle(r, series)
+	return series
+}
+
+func shuffle[T any](r *rand.Rand, list []T) {
+	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+}
