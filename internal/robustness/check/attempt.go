@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/golocker/golocker/internal/robustness/history"
 )
@@ -10,123 +9,121 @@ import (
 // An attempt is what is known of one operation: an attempt to hold a lock once. Times
 // that are zero are unknown.
 type attempt struct {
-	worker string
-	op     int
-	name   string
-	mode   history.Mode
-	owner  string
-	try    bool
-	token  uint64
+	operation
+	process int // the file that tells of it
+	name    string
+	mode    history.Mode
+	owner   string
+	try     bool
+	token   uint64
 
 	asked     history.Time
-	answered  history.Time // by whatever outcome
-	outcome   history.What // Granted, Refused, Failed, or empty if it was cut off
+	answered  history.Time
+	outcome   history.What // Granted, Refused or Failed; empty if it was cut off
 	class     history.Class
 	deadline  history.Time // the last that is known
-	used      history.Time // when the lease was valid for certain
+	used      history.Time // when the lease was last valid for certain
 	ended     history.Time
 	unlocking history.Time
 	unlocked  history.Time
-	released  bool // Unlock said so
-	last      history.Time
+	release   release
+	// gone is true if the lease ended because the server did not have it any more.
+	gone bool
+	// writes are those to the resource.
+	writes []write
+	// late and far are events that show a wrong deadline, if there is one: the lease was
+	// used beyond it, or it is further away than a TTL.
+	late, far *history.Event
 }
 
-func (a *attempt) String() string { return fmt.Sprintf("%s#%d", a.worker, a.op) }
-
-func (a *attempt) add(e history.Event) {
-	a.last = max(a.last, e.At)
-	a.deadline = max(a.deadline, e.Deadline)
-	switch e.What {
-	case history.Asked:
-		a.name, a.mode, a.owner, a.try, a.asked = e.Name, e.Mode, e.Owner, e.Try, e.At
-	case history.Granted:
-		a.token = e.Token
-		a.outcome, a.answered = e.What, e.At
-	case history.Refused, history.Failed:
-		a.class = e.Class
-		a.outcome, a.answered = e.What, e.At
-	case history.Used:
-		a.used = max(a.used, e.Since)
-	case history.Ended:
-		a.ended = e.At
-	case history.Unlocking:
-		a.unlocking = e.At
-	case history.Unlocked:
-		a.unlocked, a.released = e.At, e.Error == ""
-	}
-}
-
-// Seen is what the files of a round tell.
-type seen struct {
-	attempts []*attempt // in the order in which they were asked for
-	others   []history.Event
-}
-
+// An operation is what its worker calls it.
 type operation struct {
 	worker string
 	op     int
 }
 
-// read takes in all events, and counts them.
-func (r Round) read(report *Report) (*seen, error) {
-	s := &seen{}
-	known := map[operation]*attempt{}
-	for _, path := range r.Files {
-		err := history.ReadFile(path, func(e history.Event) error {
-			if e.Worker == "" {
-				s.others = append(s.others, e)
-				return nil
-			}
-			key := operation{e.Worker, e.Op}
-			a := known[key]
-			if a == nil {
-				a = &attempt{worker: e.Worker, op: e.Op}
-				known[key] = a
-				s.attempts = append(s.attempts, a)
-			}
-			a.add(e)
-			report.count(a, e)
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	slices.SortFunc(s.attempts, func(a, b *attempt) int { return int(a.asked - b.asked) })
-	return s, nil
+func (o operation) String() string { return fmt.Sprintf("%s#%d", o.worker, o.op) }
+
+// A release is what Unlock has said.
+type release int
+
+const (
+	unanswered release = iota // or not called, or its outcome is unknown
+	succeeded
+	absent // the lease was not on the server any more
+)
+
+type write struct {
+	sent, done history.Time
+	accepted   bool
 }
 
-func (r *Report) count(a *attempt, e history.Event) {
+// add takes in an event of the attempt.
+func (a *attempt) add(e history.Event) {
+	if e.Deadline > a.deadline {
+		a.deadline = e.Deadline
+	}
 	switch e.What {
 	case history.Asked:
-		r.Operations++
+		a.name, a.mode, a.owner, a.try, a.asked = e.Name, e.Mode, e.Owner, e.Try, e.At
 	case history.Granted:
-		r.Grants++
-		_ = r.Acquisition.RecordValue(min(e.At.Sub(a.asked), longestWait).Microseconds())
-	case history.Refused:
-		r.Refusals++
-	case history.Failed:
-		r.Failures++
+		a.outcome, a.answered, a.token = e.What, e.At, e.Token
+	case history.Refused, history.Failed:
+		a.outcome, a.answered, a.class = e.What, e.At, e.Class
+	case history.Used:
+		a.used = max(a.used, e.Since)
+	case history.Wrote:
+		// What has no beginning may have begun when the lock was asked for.
+		began := e.Since
+		if began == 0 {
+			began = a.asked
+		}
+		if e.Error == "" {
+			a.writes = append(a.writes, write{began, e.At, e.Accepted})
+		}
+	case history.Ended:
+		a.ended, a.gone = e.At, isGone(e.Error)
+	case history.Unlocking:
+		a.unlocking = e.At
+	case history.Unlocked:
+		a.unlocked = e.At
+		switch {
+		case e.Error == "" && e.Class == "":
+			a.release = succeeded
+		case e.Class == history.Lost:
+			a.release = absent
+		}
 	}
 }
 
-func (r *Report) judge(round Round, s *seen) {
-	for _, e := range s.others {
-		switch e.What {
-		case history.Injected:
-			r.Faults[e.Fault]++
-		case history.Sampled:
-			r.Samples++
-			r.Keys += e.Keys
-		}
+// A span is an interval of time.
+type span struct{ from, to history.Time }
+
+func (s span) meets(o span) bool { return s.from < o.to && o.from < s.to }
+
+// certain is when the lease was held for certain: from when its holder knew of it until
+// the holder last found it to be valid, or began an Unlock that found it on the server.
+func (a *attempt) certain() (s span, ok bool) {
+	if a.outcome != history.Granted {
+		return span{}, false
 	}
-	faults := 0
-	for _, n := range r.Faults {
-		faults += n
+	s = span{a.answered, a.used}
+	if a.release == succeeded {
+		s.to = max(s.to, a.unlocking)
 	}
-	if r.Operations < round.LeastOperations || faults < round.LeastFaults {
-		r.Violations = append(r.Violations, Violation{
-			Law: Active, Text: fmt.Sprintf("%d operations and %d faults, not the least of %d and %d", r.Operations, faults, round.LeastOperations, round.LeastFaults),
-		})
-	}
+	return s, s.to > s.from
 }
+
+// excludes tells whether both may not hold the lock at once.
+func (a *attempt) excludes(b *attempt) bool {
+	return a.mode.Excludes(b.mode) && (a.owner == "" || a.owner != b.owner)
+}
+
+// gaveUp tells whether a waiter has given up to wait.
+func (a *attempt) gaveUp() bool {
+	return !a.try && (a.outcome == history.Refused || a.outcome == history.Failed && a.class == history.Canceled)
+}
+
+// isGone tells from its text whether a lease ended by the server's word: it was absent
+// or somebody else's.
+func isGone(text string) bool { return goneText.MatchString(text) }

@@ -7,6 +7,7 @@
 package check
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/golocker/golocker/internal/robustness/history"
@@ -14,11 +15,13 @@ import (
 
 // A Round is what is to be checked.
 type Round struct {
-	// Files are the logs of all processes of the round, also of that which injected
+	// Files are the logs of the round, one for each process, and that of who injected
 	// the faults.
 	Files []string
 	// LongestTTL is the longest lease time that was asked for.
 	LongestTTL time.Duration
+	// Margin is by how much a holder gives up before such a lease is over.
+	Margin time.Duration
 	// Poll is how often a waiter looks at the lock when no message comes.
 	Poll time.Duration
 	// Patience is how much later than promised something may happen because the
@@ -33,26 +36,62 @@ type Round struct {
 	LeastOperations, LeastFaults int
 }
 
-// A Violation is a law that was broken.
-type Violation struct {
-	Law  history.Law
-	Name string // of the lock, if it is about one
-	// From and To are between when it happened.
-	From, To history.Time
-	// Text says what is wrong, and Events shows it.
-	Text   string
-	Events []history.Event
-	// Explained is the fault which may break the law, and why; empty if there is none.
-	Explained string
-}
-
-// Run checks a round.
+// Run checks a round. The error is about the files.
 func (r Round) Run() (*Report, error) {
 	report := NewReport()
-	seen, err := r.read(report)
+	s, err := r.read(report)
 	if err != nil {
 		return nil, err
 	}
-	report.judge(r, seen)
-	return report, nil
+	var found []finding
+	for _, name := range s.names() {
+		find := func(law history.Law, when span, text string, shows ...*attempt) {
+			found = append(found, finding{Violation{Law: law, Name: name, From: when.from, To: when.to, Text: text, Explained: s.explain(law, when)}, shows})
+		}
+		s.exclusion(name, find)
+		s.loss(name, find)
+		s.fencing(name, find)
+		s.refusals(name, find)
+		s.wakeUps(name, find)
+		if r.Ordered {
+			s.order(name, find)
+		}
+		report.Unjudged += s.linear(name, find)
+	}
+	for _, e := range s.samples {
+		found = append(found, finding{Violation: s.violation(history.Mortality, e, fmt.Sprintf("%d keys have no TTL: %q", len(e.Immortal), e.Immortal))})
+	}
+	for _, e := range s.probes {
+		text := fmt.Sprintf("the lock was had %v after the last fault was healed; the bound is %v", e.At.Sub(e.Since), r.acquirableWithin())
+		if e.Error != "" {
+			text = fmt.Sprintf("the lock could not be had in %v after the last fault was healed: %s", e.At.Sub(e.Since), e.Error)
+		}
+		found = append(found, finding{Violation: s.violation(history.Liveness, e, text)})
+	}
+	for _, name := range s.names() {
+		if !s.probed[name] {
+			found = append(found, finding{Violation: Violation{Law: history.Liveness, Name: name, Text: "nobody tried whether the lock can be had in the end"}})
+		}
+	}
+	if faults := report.faults(); report.Operations < r.LeastOperations || faults < r.LeastFaults {
+		found = append(found, finding{Violation: Violation{
+			Law: Active, Text: fmt.Sprintf("%d operations and %d faults prove nothing; the least are %d and %d", report.Operations, faults, r.LeastOperations, r.LeastFaults),
+		}})
+	}
+	return report, r.report(report, found)
+}
+
+// A finder takes down a violation, and the attempts that show it.
+type finder func(law history.Law, when span, text string, shows ...*attempt)
+
+// violation is one that a single event shows.
+func (s *seen) violation(law history.Law, e history.Event, text string) Violation {
+	from := e.Since
+	if from == 0 {
+		from = e.At
+	}
+	return Violation{
+		Law: law, Name: e.Name, From: from, To: e.At, Text: text, Events: []history.Event{e},
+		Explained: s.explain(law, span{from, e.At}),
+	}
 }

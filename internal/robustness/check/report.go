@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/golocker/golocker/internal/robustness/history"
 )
 
 // A Report is what a round, or several, came to.
@@ -15,10 +17,37 @@ type Report struct {
 	Faults map[string]int
 	// Samples is how often the servers' keys were looked at, and Keys how many they were.
 	Samples, Keys int
+	// Probes is how often a lock was asked for when all faults were healed.
+	Probes int
+	// Unjudged is how many leases were too entangled to be put in one order in time.
+	Unjudged int
 	// Acquisition has how many µs the calls took that were granted a lock.
 	Acquisition *hdrhistogram.Histogram
 	// Violations are those that nothing explains, and Explained the others.
 	Violations, Explained []Violation
+}
+
+func (r *Report) faults() int {
+	sum := 0
+	for _, n := range r.Faults {
+		sum += n
+	}
+	return sum
+}
+
+func (r *Report) count(a *attempt, e history.Event) {
+	switch e.What {
+	case history.Asked:
+		r.Operations++
+	case history.Granted:
+		r.Grants++
+		// It is within what the histogram takes.
+		_ = r.Acquisition.RecordValue(min(e.At.Sub(a.asked), longestWait).Microseconds())
+	case history.Refused:
+		r.Refusals++
+	case history.Failed:
+		r.Failures++
+	}
 }
 
 // longestWait is what the histogram of acquisitions can count.
@@ -43,6 +72,8 @@ func (r *Report) Add(o *Report) {
 	}
 	r.Samples += o.Samples
 	r.Keys += o.Keys
+	r.Probes += o.Probes
+	r.Unjudged += o.Unjudged
 	r.Acquisition.Merge(o.Acquisition)
 	r.Violations = append(r.Violations, o.Violations...)
 	r.Explained = append(r.Explained, o.Explained...)

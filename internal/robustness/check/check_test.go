@@ -1,0 +1,254 @@
+package check_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/internal/robustness/check"
+	"github.com/golocker/golocker/internal/robustness/history"
+)
+
+// ms is the unit of the times in these histories, which begin at 1.
+const ms = history.Time(time.Millisecond)
+
+// script writes down a history: each line is the time in ms, the worker (whose process is
+// its first letter), what happens, and what more there is to tell: mode=, token=, since=,
+// deadline=, try, owner=, error=, class=, accepted.
+func script(t *testing.T, lines ...string) []history.Event {
+	t.Helper()
+	var events []history.Event
+	ops := map[string]int{}
+	modes := map[string]history.Event{}
+	for _, line := range lines {
+		words := strings.Fields(line)
+		require.GreaterOrEqual(t, len(words), 3, line)
+		e := history.Event{At: at(t, words[0]), Worker: words[1], What: history.What(words[2]), Name: "k"}
+		if e.What == history.Asked {
+			ops[e.Worker]++
+			delete(modes, e.Worker)
+		}
+		e.Op = ops[e.Worker]
+		if was, ok := modes[e.Worker]; ok {
+			e.Mode, e.Owner, e.Try = was.Mode, was.Owner, was.Try
+		} else {
+			e.Mode = history.Fenced
+		}
+		for _, word := range words[3:] {
+			key, value, _ := strings.Cut(word, "=")
+			switch key {
+			case "mode":
+				e.Mode = history.Mode(value)
+			case "token":
+				e.Token = uint64(at(t, value) / ms)
+			case "since":
+				e.Since = at(t, value)
+			case "deadline":
+				e.Deadline = at(t, value)
+			case "try":
+				e.Try = true
+			case "owner":
+				e.Owner = value
+			case "error":
+				e.Error = strings.ReplaceAll(value, "_", " ")
+			case "class":
+				e.Class = history.Class(value)
+			case "accepted":
+				e.Accepted = true
+			case "fault":
+				e.Fault, e.Worker, e.Name = value, "", ""
+			case "probe":
+				e.Worker = ""
+			default:
+				t.Fatalf("%q in %q", word, line)
+			}
+		}
+		modes[e.Worker] = e
+		events = append(events, e)
+	}
+	return events
+}
+
+func at(t *testing.T, text string) history.Time {
+	t.Helper()
+	d, err := time.ParseDuration(text + "ms")
+	require.NoError(t, err)
+	return history.Time(d)
+}
+
+// files writes the events to one file for each process.
+func files(t *testing.T, events []history.Event) []string {
+	t.Helper()
+	dir := t.TempDir()
+	logs := map[string]*history.Log{}
+	var paths []string
+	for _, e := range events {
+		process := "parent"
+		if e.Worker != "" {
+			process = e.Worker[:1]
+		}
+		if logs[process] == nil {
+			path := filepath.Join(dir, process)
+			log, err := history.Create(path)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = log.Close() })
+			logs[process] = log
+			paths = append(paths, path)
+		}
+		require.NoError(t, logs[process].Add(e))
+	}
+	return paths
+}
+
+var lost = map[history.Law]string{history.Exclusion: "the data is lost"}
+
+func round(files []string) check.Round {
+	return check.Round{
+		Files: files, LongestTTL: time.Second, Poll: 200 * time.Millisecond, Patience: 100 * time.Millisecond, Ordered: true,
+		Effects: map[string]check.Effect{"flush": {Breaks: lost}, "noise": {}},
+	}
+}
+
+func laws(list []check.Violation) []history.Law {
+	var laws []history.Law
+	for _, v := range list {
+		laws = append(laws, v.Law)
+	}
+	return laws
+}
+
+func TestHistories(t *testing.T) {
+	const probe = "9000 p probed probe since=8900"
+	for name, c := range map[string]struct {
+		lines   []string
+		want    []history.Law
+		excused []history.Law
+	}{
+		"one after the other": {lines: []string{
+			"1 a asked", "2 a granted token=5", "10 a used since=9", "11 a unlocking", "12 a unlocked",
+			"3 b asked", "12 b granted token=6", "20 b unlocking", "21 b unlocked",
+		}},
+		"both at once": {
+			lines: []string{
+				"1 a asked", "2 a granted token=5", "10 a used since=9", "11 a unlocking", "12 a unlocked",
+				"3 b asked", "5 b granted token=6", "8 b used since=7", "20 b unlocking", "21 b unlocked",
+			},
+			want: []history.Law{history.Exclusion, check.Linearizable},
+		},
+		"both at once after a loss of data": {
+			lines: []string{
+				"1 p injected fault=flush",
+				"1 a asked", "2 a granted token=5", "10 a used since=9", "11 a unlocking", "12 a unlocked",
+				"3 b asked", "5 b granted token=6", "8 b used since=7", "20 b unlocking", "21 b unlocked",
+				"30 p healed fault=flush",
+			},
+			excused: []history.Law{history.Exclusion, check.Linearizable},
+		},
+		"beside one who has lost it": {
+			lines: []string{
+				"1 a asked", "2 a granted", "10 a used since=9", "12 a ended class=lost",
+				"3 b asked", "5 b granted", "8 b used since=7", "20 b unlocking", "21 b unlocked",
+			},
+			want: []history.Law{history.LossFirst, check.Linearizable},
+		},
+		"a pause between grant and use proves nothing": {lines: []string{
+			"1 a asked", "2 a granted", "900 a ended class=lost",
+			"3 b asked", "800 b granted", "820 b unlocking", "821 b unlocked",
+		}},
+		"readers share": {lines: []string{
+			"1 a asked mode=read", "2 a granted token=5", "10 a used since=9", "11 a unlocking", "12 a unlocked",
+			"3 b asked mode=read", "5 b granted token=5", "8 b used since=7", "20 b unlocking", "21 b unlocked",
+		}},
+		"a writer beside a reader": {
+			lines: []string{
+				"1 a asked mode=read", "2 a granted", "10 a used since=9", "11 a unlocking", "12 a unlocked",
+				"3 b asked mode=write", "5 b granted", "8 b used since=7", "20 b unlocking", "21 b unlocked",
+			},
+			want: []history.Law{history.ReadWrite, check.Linearizable},
+		},
+		"an owner re-enters": {lines: []string{
+			"1 a1 asked mode=reentrant owner=x", "2 a1 granted token=5", "3 a2 asked mode=reentrant owner=x", "4 a2 granted token=5",
+			"8 a2 unlocking", "9 a2 unlocked", "10 a1 used since=9", "11 a1 unlocking", "12 a1 unlocked",
+		}},
+		"a smaller token": {
+			lines: []string{
+				"1 a asked", "2 a granted token=5", "3 a unlocking", "4 a unlocked",
+				"5 b asked", "6 b granted token=4", "7 b unlocking", "8 b unlocked",
+			},
+			want: []history.Law{history.Fencing, check.Linearizable},
+		},
+		"a smaller token of one who waited": {
+			lines: []string{
+				"1 a asked", "2 a granted token=5", "3 a unlocking", "4 a unlocked",
+				"1 b asked", "6 b granted token=4", "7 b unlocking", "8 b unlocked",
+			},
+			want: []history.Law{history.Fencing, check.Linearizable},
+		},
+		"a holder is refused": {
+			lines: []string{"1 a asked", "2 a granted token=5", "4 a wrote since=3 ", "6 a used since=5", "7 a unlocking", "8 a unlocked"},
+			want:  []history.Law{history.Fencing},
+		},
+		"used after the deadline": {
+			lines: []string{"1 a asked", "2 a granted deadline=500", "520 a used since=515 deadline=500", "530 a unlocking", "531 a unlocked"},
+			want:  []history.Law{history.LossFirst},
+		},
+		"a deadline that nobody gave": {
+			lines: []string{"1 a asked", "2 a granted deadline=1500", "5 a unlocking", "6 a unlocked"},
+			want:  []history.Law{history.LossFirst},
+		},
+		"gone before its time": {
+			lines: []string{"1 a asked", "2 a granted deadline=800", "400 a ended class=lost error=the_lease_is_gone_from_the_server"},
+			want:  []history.Law{history.LossFirst},
+		},
+		"a sleeper on a free lock": {
+			lines: []string{
+				"1 a asked", "2 a granted", "3 a unlocking", "4 a unlocked",
+				"2 b asked", "300 b granted", "310 b unlocking", "311 b unlocked",
+			},
+			want: []history.Law{history.Wakeup},
+		},
+		"a sleeper under a fault": {lines: []string{
+			"1 a asked", "2 a granted", "3 p injected fault=noise", "3 a unlocking", "4 a unlocked", "5 p healed fault=noise",
+			"2 b asked", "300 b granted", "310 b unlocking", "311 b unlocked",
+		}},
+		"a lapsed lease is waited for": {lines: []string{
+			"1 a asked", "2 a granted", "700 a ended class=lost", "2 b asked", "1000 b granted", "1010 b unlocking", "1011 b unlocked",
+		}},
+		"refused for nothing": {
+			lines: []string{"1 a asked", "2 a granted", "3 a unlocking", "4 a unlocked", "5 b asked try", "6 b refused"},
+			want:  []history.Law{check.Honest},
+		},
+		"refused beside one who may have got it": {lines: []string{
+			"1 a asked try", "3 a failed class=unknown", "5 b asked try", "6 b refused",
+		}},
+		"released what somebody else had": {
+			lines: []string{
+				"1 a asked", "2 a granted", "3 a used since=2.5", "900 a unlocking", "901 a unlocked",
+				"500 b asked", "501 b granted", "600 b unlocking", "601 b unlocked",
+			},
+			want: []history.Law{check.Honest, check.Linearizable},
+		},
+		"passed by a newcomer": {
+			lines: []string{
+				"1 a asked", "2 a granted", "300 a unlocking", "301 a unlocked", "5 b asked",
+				"200 c asked", "301 c granted", "310 c unlocking", "311 c unlocked", "320 b granted", "330 b unlocking", "331 b unlocked",
+			},
+			want: []history.Law{history.Order},
+		},
+		"passed within the holder's process": {lines: []string{
+			"1 a asked", "2 a granted", "300 a unlocking", "301 a unlocked", "5 b asked",
+			"200 a2 asked", "301 a2 granted", "310 a2 unlocking", "311 a2 unlocked", "320 b granted", "330 b unlocking", "331 b unlocked",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report, err := round(files(t, script(t, append(c.lines, probe)...))).Run()
+			require.NoError(t, err)
+			assert.Equal(t, c.want, laws(report.Violations), report.Violations)
+			assert.Equal(t, c.excused, laws(report.Explained), report.Explained)
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package check
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/golocker/golocker/internal/robustness/history"
+)
+
+// An Effect is what a fault may do to the laws.
+type Effect struct {
+	// Breaks has the laws that it may break, and the documented condition under which
+	// it does. Where a lock need not exclude, all laws are off that rest on it: I1, I2,
+	// I9, Linearizable (also on I3) and Honest.
+	Breaks map[history.Law]string
+	// Lingers is for how long it does so after it was healed, on top of the longest TTL.
+	Lingers time.Duration
+}
+
+// excuse returns why the effect may break the law, and whether it may.
+func (e Effect) excuse(law history.Law) (string, bool) {
+	if because, ok := e.Breaks[law]; ok {
+		return because, true
+	}
+	var others []history.Law
+	switch law {
+	case history.Exclusion, history.LossFirst, history.ReadWrite, Honest:
+		others = []history.Law{history.Exclusion, history.LossFirst, history.ReadWrite}
+	case Linearizable:
+		others = []history.Law{history.Exclusion, history.LossFirst, history.ReadWrite, history.Fencing}
+	}
+	for _, other := range others {
+		if because, ok := e.Breaks[other]; ok {
+			return because, true
+		}
+	}
+	return "", false
+}
+
+const forever = history.Time(math.MaxInt64)
+
+// A fault is one that was injected.
+type fault struct {
+	name   string
+	effect Effect
+	active span // until its effects are over
+}
+
+func (r Round) fault(injected history.Event, healed history.Time) fault {
+	f := fault{injected.Fault, r.Effects[injected.Fault], span{injected.At, healed}}
+	if healed != forever {
+		f.active.to = healed.Add(r.LongestTTL + f.effect.Lingers + r.Poll + r.Patience)
+	}
+	return f
+}
+
+// explain returns which fault may have broken the law then, and why; empty if none may.
+func (s *seen) explain(law history.Law, when span) string {
+	for _, f := range s.faults {
+		if because, ok := f.effect.excuse(law); ok && f.active.from <= when.to && when.from <= f.active.to {
+			return fmt.Sprintf("%s: %s", f.name, because)
+		}
+	}
+	return ""
+}
+
+// quiet tells whether no fault has an effect at any time of the span.
+func (s *seen) quiet(when span) bool {
+	for _, f := range s.faults {
+		if f.active.from <= when.to && when.from <= f.active.to {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,90 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/golocker/golocker/internal/robustness/history"
+)
+
+// wakeUps finds locks that stayed free though somebody waited, while no fault had an
+// effect.
+func (s *seen) wakeUps(name string, find finder) {
+	free := s.free(name)
+	if len(free) == 0 {
+		return
+	}
+	for _, a := range s.attempts[name] {
+		if a.try {
+			continue
+		}
+		end := a.answered
+		if end == 0 {
+			end = s.ends[a.process]
+		}
+		i, _ := slices.BinarySearchFunc(free, a.asked, func(f span, t history.Time) int { return cmp.Compare(f.to, t) })
+		for _, f := range free[i:] {
+			if f.from >= end {
+				break
+			}
+			idle := span{max(f.from, a.asked), min(f.to, end)}
+			if idle.to.Sub(idle.from) > s.round.Patience && s.quiet(idle) {
+				find(history.Wakeup, idle, fmt.Sprintf("%v waited for %v while nobody held the lock", a, idle.to.Sub(idle.from).Round(time.Millisecond)), a)
+			}
+		}
+	}
+}
+
+// free returns when nobody can have held a lock, for longer than patience lasts.
+func (s *seen) free(name string) []span {
+	var busy []span
+	for _, a := range s.attempts[name] {
+		if a.answered == 0 {
+			busy = append(busy, span{s.ends[a.process], s.until(a)})
+		} else {
+			busy = append(busy, span{a.answered, s.until(a)})
+		}
+	}
+	slices.SortFunc(busy, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	var free []span
+	from := history.Time(0)
+	for _, b := range busy {
+		if b.from.Sub(from) > s.round.Patience {
+			free = append(free, span{from, b.from})
+		}
+		from = max(from, b.to)
+	}
+	return append(free, span{from, forever})
+}
+
+// refusals finds answers that the lock was held while nobody can have had it, or waited
+// for it.
+func (s *seen) refusals(name string, find finder) {
+	attempts := s.attempts[name]
+	// One that is refused may be in its own way, so that the two latest count.
+	var latest, second *attempt
+	asked := attempts
+	for _, a := range attempts {
+		if a.outcome != history.Refused || !a.try {
+			continue
+		}
+		for len(asked) > 0 && asked[0].asked <= a.answered {
+			switch b := asked[0]; {
+			case latest == nil || s.until(b) > s.until(latest):
+				latest, second = b, latest
+			case second == nil || s.until(b) > s.until(second):
+				second = b
+			}
+			asked = asked[1:]
+		}
+		other := latest
+		if other == a {
+			other = second
+		}
+		if (other == nil || s.until(other) < a.asked) && s.quiet(span{a.asked, a.answered}) {
+			find(Honest, span{a.asked, a.answered}, fmt.Sprintf("%v was refused a lock that nobody had", a), a)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package check
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/golocker/golocker/internal/robustness/history"
+)
+
+// seen is what the files of a round tell.
+type seen struct {
+	round Round
+	// attempts are those at each lock, in the order in which they were made.
+	attempts map[string][]*attempt
+	// ends has when each process was last heard of.
+	ends   []history.Time
+	faults []fault
+	// samples and probes are those which show a violation, and probed the locks that
+	// were had in the end.
+	samples, probes []history.Event
+	probed          map[string]bool
+}
+
+// read takes in all events, and counts them.
+func (r Round) read(report *Report) (*seen, error) {
+	s := &seen{round: r, attempts: map[string][]*attempt{}, probed: map[string]bool{}}
+	open := map[string][]history.Event{} // faults that are not healed yet
+	known := map[operation]*attempt{}
+	for process, path := range r.Files {
+		s.ends = append(s.ends, 0)
+		err := history.ReadFile(path, func(e history.Event) error {
+			s.ends[process] = max(s.ends[process], e.At)
+			if e.Worker != "" {
+				id := operation{e.Worker, e.Op}
+				a := known[id]
+				if a == nil {
+					a = &attempt{operation: id, process: process}
+					known[id] = a
+				}
+				a.add(e)
+				s.look(a, e)
+				report.count(a, e)
+				return nil
+			}
+			switch e.What {
+			case history.Injected:
+				report.Faults[e.Fault]++
+				open[e.Fault] = append(open[e.Fault], e)
+			case history.Healed:
+				if began := open[e.Fault]; len(began) > 0 {
+					open[e.Fault] = began[1:]
+					s.faults = append(s.faults, r.fault(began[0], e.At))
+				}
+			case history.Sampled:
+				report.Samples++
+				report.Keys += e.Keys
+				if len(e.Immortal) > 0 {
+					s.samples = append(s.samples, e)
+				}
+			case history.Probed:
+				report.Probes++
+				s.probed[e.Name] = true
+				if e.Error != "" || e.At.Sub(e.Since) > r.acquirableWithin() {
+					s.probes = append(s.probes, e)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, began := range open {
+		for _, e := range began {
+			s.faults = append(s.faults, r.fault(e, forever))
+		}
+	}
+	for a := range maps.Values(known) {
+		if a.asked != 0 { // else only the end of its first line was lost
+			s.attempts[a.name] = append(s.attempts[a.name], a)
+		}
+	}
+	for _, list := range s.attempts {
+		slices.SortFunc(list, func(a, b *attempt) int {
+			return cmp.Or(cmp.Compare(a.asked, b.asked), cmp.Compare(a.worker, b.worker), cmp.Compare(a.op, b.op))
+		})
+	}
+	return s, nil
+}
+
+// names returns the locks that were used, sorted.
+func (s *seen) names() []string { return slices.Sorted(maps.Keys(s.attempts)) }
+
+// until is the latest time at which a server may have known of the attempt.
+func (s *seen) until(a *attempt) history.Time {
+	ttl := s.round.LongestTTL
+	switch {
+	case a.release != unanswered:
+		return a.unlocked
+	case a.unlocked != 0:
+		return a.unlocked.Add(ttl)
+	case a.ended != 0 && a.unlocking == 0:
+		return a.ended.Add(ttl)
+	case a.outcome == history.Refused && a.try:
+		return a.answered
+	case a.gaveUp():
+		return a.answered.Add(s.round.Patience)
+	case a.outcome == history.Failed:
+		return a.answered.Add(ttl)
+	}
+	return s.ends[a.process].Add(ttl)
+}
+
+// acquirableWithin is how soon a lock has to be had when all faults are healed.
+func (r Round) acquirableWithin() time.Duration {
+	var lingers time.Duration
+	for _, e := range r.Effects {
+		lingers = max(lingers, e.Lingers)
+	}
+	return r.LongestTTL + lingers + r.Poll + r.Patience
+}
