@@ -22,7 +22,7 @@ define each
 done
 endef
 
-.PHONY: help test server lint fmtcheck vet staticcheck portable deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars
+.PHONY: help test server lint fmtcheck vet staticcheck portable deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -102,6 +102,15 @@ tidy: ## tidy every module's go.mod
 
 stress: server ## every test 20 times
 	$(call each,go test $(RACE) -shuffle=on -count=20 -timeout=2h ./...)
+
+# What is broken, and with which seed: SOAKFLAGS='-faults=server-pause -seed=7'. The
+# README of internal/robustness has them all.
+SOAK      ?= 30m
+SOAKFLAGS ?=
+
+soak: server ## break servers, lines and processes under the locks for SOAK (30m)
+	@cd internal/robustness && GOWORK=off go test -run '^TestSoak$$' -count=1 -timeout=0 -v . \
+		-args -soak=$(SOAK) -report=report.txt $(SOAKFLAGS)
 
 fuzz: server ## every fuzz target for FUZZTIME (10s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | while IFS=: read -r file func; do \

@@ -31,6 +31,19 @@ var (
 // replay is the command that plays a round again, which is to follow.
 const replay = "go test ./internal/robustness -run TestSoak -v -count=1 -args -again="
 
+// TestMixedRun is a short run in which every driver and every kind of deployment meets
+// some faults.
+func TestMixedRun(t *testing.T) {
+	run := soak.Run{Seed: *seed, Parallel: *parallel, Replay: replay}
+	if run.Seed == 0 {
+		run.Seed = 1
+	}
+	run.Specs = soak.Selection(run.Seed)
+	var text strings.Builder
+	require.NoError(t, run.Play(t).Write(&text))
+	t.Log(text.String())
+}
+
 // TestSoak plays rounds for as long as it is told, or one round again.
 func TestSoak(t *testing.T) {
 	run := soak.Run{

@@ -47,7 +47,8 @@ func Parse(text string) (Spec, error) {
 		return Spec{}, fmt.Errorf("round: the faults of %q are either alone or mixed", text)
 	}
 	return Spec{
-		Kind: rig.Kind(part[0]), Drivers: strings.Split(part[1], "+"), Faults: strings.Split(part[4], "+"),
+		Kind: rig.Kind(part[0]), Drivers: strings.Split(part[1], "+"),
+		Faults: strings.FieldsFunc(part[4], func(r rune) bool { return r == '+' }),
 		Mixed: part[2] == "mixed", Seed: seed,
 	}, nil
 }
@@ -62,7 +63,7 @@ const (
 	patience = 5 * time.Second
 
 	workers = 4
-	hands   = 6
+	hands   = 10
 	locks   = 100
 	pause   = 30 * time.Millisecond
 )

@@ -85,6 +85,46 @@ func (c Choice) rounds(seed uint64) iter.Seq[round.Spec] {
 	}
 }
 
+// Selection returns a few rounds in which every driver and every kind of deployment is
+// used, and the seed chooses the faults.
+func Selection(seed uint64) []round.Spec {
+	r := rand.New(rand.NewPCG(seed, 0))
+	var selection []round.Spec
+	met := map[string]bool{}
+	for i, pair := range []struct {
+		kind   rig.Kind
+		driver string
+	}{
+		{rig.Cluster, "goredis"}, {rig.Sentinel, "redigo"}, {rig.Quorum, mix},
+		{rig.Single, "rueidis"}, {rig.Single, "goredis"}, {rig.Single, "redigo"},
+	} {
+		var names []string
+		for _, f := range nemesis.On(pair.kind) {
+			names = append(names, f.Name)
+		}
+		shuffle(r, names)
+		// Rather what no round before has.
+		slices.SortStableFunc(names, func(a, b string) int {
+			if met[a] == met[b] {
+				return 0
+			}
+			if met[a] {
+				return 1
+			}
+			return -1
+		})
+		names = names[:min(len(names), perRound-1)]
+		for _, name := range names {
+			met[name] = true
+		}
+		selection = append(selection, round.Spec{
+			Kind: pair.kind, Drivers: strings.Split(pair.driver, "+"), Faults: names,
+			Mixed: i%2 == 1, Seed: r.Uint64() >> 16,
+		})
+	}
+	return selection
+}
+
 func (c Choice) series(r *rand.Rand) []round.Spec {
 	var series []round.Spec
 	for _, kind := range rig.Kinds {

@@ -121,11 +121,11 @@ func (o *hold) unlock() {
 	})
 }
 
-// deadline returns until when a lease is valid, at the latest a moment too early.
+// deadline returns until when a lease is valid, 0 if it is over.
 func deadline(l *locker.Lease) history.Time {
-	now, d := history.Now(), l.Deadline()
+	d := l.Deadline()
 	if d.IsZero() {
 		return 0
 	}
-	return now.Add(time.Until(d))
+	return history.Of(d)
 }

@@ -43,7 +43,7 @@ func (h *hand) draw() plan {
 		rest:       h.upTo(2 * h.cfg.Pause),
 	}
 	favourite := h.locks[h.rand.IntN(popular)]
-	if h.oneIn(8) {
+	if h.oneIn(5) {
 		p.lock = favourite
 	}
 	p.mode = p.lock.Kind.strictest()
