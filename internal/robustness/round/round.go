@@ -56,6 +56,7 @@ func Play(tb testing.TB, spec Spec, dir string) (report *check.Report, err error
 	return check.Round{
 		Files:           append(c.files, logFile),
 		LongestTTL:      longest,
+		Margin:          margin,
 		Poll:            poll,
 		Patience:        patience,
 		Ordered:         spec.Kind != rig.Quorum,

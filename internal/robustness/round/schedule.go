@@ -12,12 +12,13 @@ import (
 	"github.com/golocker/golocker/internal/robustness/nemesis"
 )
 
-// Faults come at least shortest after each other and last from shortest to twice that:
-// longer than a lease.
 const (
-	warmUp   = time.Second
+	warmUp = time.Second
+	// A fault lasts from shortest to twice that: mostly for longer than a lease.
 	shortest = longest * 3 / 4
-	coolDown = ttl
+	// coolDown is how long the workers go on when all faults are healed. What may take longer
+	// after a fault is not let off any more in the last seconds of it.
+	coolDown = longest + poll + patience + 3*time.Second
 	// healTime bounds what it takes to inject or heal one fault.
 	healTime = 90 * time.Second
 )

@@ -49,7 +49,7 @@ func Parse(text string) (Spec, error) {
 	return Spec{
 		Kind: rig.Kind(part[0]), Drivers: strings.Split(part[1], "+"),
 		Faults: strings.FieldsFunc(part[4], func(r rune) bool { return r == '+' }),
-		Mixed: part[2] == "mixed", Seed: seed,
+		Mixed:  part[2] == "mixed", Seed: seed,
 	}, nil
 }
 
@@ -58,12 +58,14 @@ const (
 	ttl     = time.Second
 	longest = 2 * time.Second
 	poll    = time.Second
+	// margin is by how much a holder gives up the longest lease before it is over.
+	margin = longest/100 + 2*time.Millisecond + 100*time.Millisecond
 	// patience is how much later than promised something may happen because the machine
 	// is busy.
-	patience = 5 * time.Second
+	patience = 4 * time.Second
 
 	workers = 4
-	hands   = 10
+	hands   = 16
 	locks   = 100
 	pause   = 30 * time.Millisecond
 )

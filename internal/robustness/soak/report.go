@@ -76,12 +76,15 @@ func (r *Report) Write(out io.Writer) error {
 	line("operations\t%d", t.Operations)
 	line("grants\t%d", t.Grants)
 	line("refusals, errors\t%d, %d", t.Refusals, t.Failures)
+	line("locks had in the end\t%d", t.Probes)
+	line("leases too entangled to be put in order\t%d", t.Unjudged)
 	line("samples of keys\t%d of %d keys", t.Samples, t.Keys)
 	line("faults\t%d kinds, injected %d times", len(t.Faults), sum(t.Faults))
 	line("violations\t%d, and %d that a fault explains", len(t.Violations), len(t.Explained))
 	line("acquisition\tp50 %v, p99 %v, p99.9 %v, longest %v", quantile(t, 50), quantile(t, 99), quantile(t, 99.9), quantile(t, 100))
 
 	drivers := slices.Sorted(maps.Keys(r.byDriver))
+	line("faults that met all three drivers\t%d kinds", r.met())
 	line("\nfault\t%s\t", strings.Join(drivers, "\t"))
 	for _, fault := range slices.Sorted(maps.Keys(t.Faults)) {
 		cells := make([]string, len(drivers))
@@ -110,6 +113,20 @@ func (r *Report) Write(out io.Writer) error {
 		}
 	}
 	return w.Flush()
+}
+
+// met returns how many faults every driver has met.
+func (r *Report) met() (n int) {
+	for fault := range r.total.Faults {
+		everyone := true
+		for _, d := range Drivers {
+			everyone = everyone && (d == mix || r.Injected(d, fault) > 0)
+		}
+		if everyone {
+			n++
+		}
+	}
+	return n
 }
 
 func sum(counts map[string]int) (n int) {

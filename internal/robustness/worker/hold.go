@@ -121,7 +121,7 @@ func (o *hold) unlock() {
 	})
 }
 
-// deadline returns until when a lease is valid, 0 if it is over.
+// deadline returns until when a lease is valid unless it is renewed, 0 if it is over.
 func deadline(l *locker.Lease) history.Time {
 	d := l.Deadline()
 	if d.IsZero() {

@@ -14,8 +14,8 @@ import (
 
 // Probe takes every lock of a round once, all at the same time, when no fault is left:
 // each can be had after the longest lease at the latest, whoever has died with it. It
-// writes down when each was had, counted from since, and returns an error that names
-// those that were not had within the time.
+// writes down when each was had, counted from since, or that it was not had within the
+// time.
 func Probe(ctx context.Context, cfg Config, log *history.Log, since history.Time, within time.Duration) error {
 	client, err := open(cfg.Target, redlock.Config{LongestTTL: cfg.Longest}, locker.Label(cfg.Name), locker.TTL(cfg.TTL))
 	if err != nil {
@@ -34,16 +34,21 @@ func Probe(ctx context.Context, cfg Config, log *history.Log, since history.Time
 }
 
 func probe(ctx context.Context, client *locker.Client, l Lock, log *history.Log, since history.Time) error {
-	mode := l.Kind.strictest()
-	lease, err := lockForSure(ctx, client.Mutex(l.Name, options(mode)...))
+	e := history.Event{Since: since, What: history.Probed, Name: l.Name, Mode: l.Kind.strictest()}
+	lease, err := lockForSure(ctx, client.Mutex(l.Name, options(e.Mode)...))
+	e.At = history.Now()
 	if err != nil {
-		return fmt.Errorf("worker: the lock %q (%s) cannot be had after the faults: %w", l.Name, mode, err)
+		e.Error, e.Class = err.Error(), classify(err)
+		return log.Add(e)
 	}
-	e := history.Event{At: history.Now(), Since: since, What: history.Probed, Name: l.Name, Mode: mode, Token: uint64(lease.Token())}
+	e.Token = uint64(lease.Token())
 	if err := log.Add(e); err != nil {
 		return err
 	}
-	return lease.Unlock(ctx)
+	if err := lease.Unlock(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("worker: the lock %q, which was had after the faults, cannot be given up: %w", l.Name, err)
+	}
+	return nil
 }
 
 // lockForSure waits for a lock also if the client's very first request fails.
