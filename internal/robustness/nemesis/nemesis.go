@@ -20,20 +20,24 @@ type Fault struct {
 	// Needs is what it takes of the rig.
 	Needs rig.Needs
 	// Allows says which laws it may break, and why. What is not named holds in spite of
-	// it. Waking (I4) and order (I8) are about deployments that no fault concerns, and
-	// are not named here.
+	// it. Waking (I4) and order (I8) are about times without faults, and are not named.
 	Allows []Allowance
 	// Lingers is for how long its effects last after it was healed, on top of the
-	// longest TTL in use; it is 0 but for steps of a clock.
+	// longest TTL in use; it is 0 but for clocks that are not set right again.
 	Lingers time.Duration
 	// Inject brings it about and returns how to undo it, once that is so. When it fails
-	// it has left nothing to undo. ErrBusy means that all that it could be done to is
-	// under another fault.
+	// it has left nothing to undo. ErrBusy means that there is nothing that it could be
+	// done to, for now.
 	Inject func(ctx context.Context, s *Scene) (Heal, error)
+
+	// A server that loses counters and one whose clock is set break together what
+	// neither breaks alone, see Allowed.
+	loses, setsClock bool
 }
 
-// A Heal undoes a fault. It returns when that has been done: servers run and answer,
-// and Sentinels and Clusters agree. Its context only bounds the time.
+// A Heal undoes a fault, after it has lasted as long as its name promises. It returns
+// when that is done: servers run and answer, and Sentinels and Clusters agree. Its context
+// only bounds the time.
 type Heal func(ctx context.Context) error
 
 // An Allowance is a documented condition under which a law of locks does not hold.
@@ -46,8 +50,9 @@ type Allowance struct {
 // On reports whether the fault can be brought about on that kind of deployment.
 func (f Fault) On(kind rig.Kind) bool { return slices.Contains(f.Kinds, kind) }
 
-// Allowed returns the laws that it may break there, each with the reason.
-func (f Fault) Allowed(kind rig.Kind) map[history.Law]string {
+// Allowed returns the laws that the fault may break there, each with the reason, in a
+// round that has those other faults besides.
+func (f Fault) Allowed(kind rig.Kind, besides ...Fault) map[history.Law]string {
 	laws := map[history.Law]string{}
 	for _, a := range f.Allows {
 		if slices.Contains(a.Kinds, kind) {
@@ -56,15 +61,32 @@ func (f Fault) Allowed(kind rig.Kind) map[history.Law]string {
 			}
 		}
 	}
+	for _, o := range besides {
+		if f.loses && o.setsClock || f.setsClock && o.loses {
+			laws[history.Fencing] = "a token outlives the loss of its counter only while no server's clock stands behind it"
+		}
+	}
 	return laws
 }
 
 // All returns the whole catalogue, in a fixed order.
 func All() []Fault {
-	return nil
+	return slices.Concat(
+		workerFaults(), crashes(), freezes(), losses(), refusals(), disconnections(), lineFaults(), clockFaults(), failovers(),
+	)
 }
 
 // On returns the faults that can be brought about on a kind of deployment.
 func On(kind rig.Kind) []Fault {
 	return slices.DeleteFunc(All(), func(f Fault) bool { return !f.On(kind) })
 }
+
+var (
+	everywhere = rig.Kinds
+	// asked are the kinds on which nobody takes a server for dead that is only slow.
+	asked  = []rig.Kind{rig.Single, rig.Quorum}
+	single = []rig.Kind{rig.Single}
+	quorum = []rig.Kind{rig.Quorum}
+
+	exclusion = []history.Law{history.Exclusion, history.LossFirst, history.ReadWrite}
+)

@@ -1,0 +1,106 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golocker/golocker/internal/servertest"
+)
+
+// freezes are servers that do nothing for a while, and lose nothing.
+func freezes() []Fault {
+	return []Fault{
+		{Name: "server-stop", Kinds: asked, Inject: onServer(stopServer)},
+		{Name: "debug-sleep", Kinds: asked, Inject: onServer(debugSleep)},
+		{Name: "busy-script", Kinds: asked, Inject: onServer(beBusy)},
+		{Name: "client-pause-all", Kinds: asked, Inject: onServer(pauseAll)},
+		{Name: "client-pause-write", Kinds: asked, Inject: onServer(pauseWrite)},
+	}
+}
+
+// stopServer stops a server by SIGSTOP.
+func stopServer(_ context.Context, _ *Scene, srv *servertest.Server) (Heal, error) {
+	srv.Pause()
+	return func(context.Context) error {
+		srv.Resume()
+		return nil
+	}, nil
+}
+
+// debugSleep makes a server sleep, some times for longer than leases last.
+func debugSleep(_ context.Context, s *Scene, srv *servertest.Server) (Heal, error) {
+	d := s.between(s.TTL/2, s.TTL*3/2)
+	awake := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), d+healTimeout)
+	go func() {
+		defer cancel()
+		awake <- talk(ctx, srv, fmt.Sprintf("DEBUG SLEEP %.3f", d.Seconds()))
+	}()
+	return func(ctx context.Context) error {
+		select {
+		case err := <-awake:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, nil
+}
+
+// healTimeout is how long something may last that is over by itself.
+const healTimeout = 30 * time.Second
+
+// beBusy makes a server run a script that does not end until it is killed.
+func beBusy(ctx context.Context, _ *Scene, srv *servertest.Server) (Heal, error) {
+	if err := set(srv, "lua-time-limit", "20"); err != nil {
+		return nil, err
+	}
+	running, cancel := context.WithCancel(context.Background())
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		_ = talk(running, srv, `EVAL "while true do end" 0`) // how it ends is what killing it says
+	}()
+	heal := func(ctx context.Context) error {
+		defer cancel()
+		_, err := srv.Do("SCRIPT", "KILL")
+		select {
+		case <-killed:
+			return errors.Join(err, set(srv, "lua-time-limit", "5000"))
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+	if err := awaitRefusal(ctx, srv, "BUSY", killed); err != nil {
+		return nil, errors.Join(err, heal(ctx))
+	}
+	return heal, nil
+}
+
+// pauseAll makes a server read no commands, not even the one that would end that.
+func pauseAll(_ context.Context, s *Scene, srv *servertest.Server) (Heal, error) {
+	d := s.between(s.TTL/2, s.TTL*3/2)
+	until := time.Now().Add(d)
+	if _, err := srv.Do("CLIENT", "PAUSE", fmt.Sprint(d.Milliseconds()), "ALL"); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		if err := sleep(ctx, time.Until(until)); err != nil {
+			return err
+		}
+		_, err := srv.Do("PING")
+		return err
+	}, nil
+}
+
+// pauseWrite makes a server put off commands that write.
+func pauseWrite(_ context.Context, _ *Scene, srv *servertest.Server) (Heal, error) {
+	if _, err := srv.Do("CLIENT", "PAUSE", fmt.Sprint(healTimeout.Milliseconds()), "WRITE"); err != nil {
+		return nil, err
+	}
+	return func(context.Context) error {
+		_, err := srv.Do("CLIENT", "UNPAUSE")
+		return err
+	}, nil
+}
