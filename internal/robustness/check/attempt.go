@@ -103,12 +103,13 @@ func (s span) meets(o span) bool { return s.from < o.to && o.from < s.to }
 
 // certain is when the lease was held for certain: from when its holder knew of it until
 // the holder last found it to be valid, or began an Unlock that found it on the server.
+// Of the leases of one owner the last to be unlocked has the outcome of all.
 func (a *attempt) certain() (s span, ok bool) {
 	if a.outcome != history.Granted {
 		return span{}, false
 	}
 	s = span{a.answered, a.used}
-	if a.release == succeeded {
+	if a.release == succeeded && a.owner == "" {
 		s.to = max(s.to, a.unlocking)
 	}
 	return s, s.to > s.from
