@@ -12,6 +12,7 @@ require (
 	github.com/golocker/golocker/internal/servertest v0.0.0
 	github.com/golocker/golocker/locker v0.0.0
 	github.com/golocker/golocker/redlock v0.0.0-00010101000000-000000000000
+	github.com/gomodule/redigo v1.9.3
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sys v0.48.0
@@ -19,7 +20,6 @@ require (
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/gomodule/redigo v1.9.3 // indirect
 	github.com/redis/rueidis v1.0.79 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect

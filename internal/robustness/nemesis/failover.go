@@ -45,5 +45,14 @@ func (s *Scene) replacePrimary(ctx context.Context) error {
 		return err
 	}
 	s.Rig.Lead(next)
-	return rig.Follow(ctx, old, next)
+	if err := rig.Follow(ctx, old, next); err != nil {
+		return err
+	}
+	// Where an address moves to another host, no connection goes on on the old one.
+	for _, kind := range []string{"normal", "pubsub"} {
+		if _, err := old.Do("CLIENT", "KILL", "TYPE", kind); err != nil {
+			return err
+		}
+	}
+	return nil
 }

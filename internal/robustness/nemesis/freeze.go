@@ -30,22 +30,38 @@ func stopServer(_ context.Context, _ *Scene, srv *servertest.Server) (Heal, erro
 }
 
 // debugSleep makes a server sleep, some times for longer than leases last.
-func debugSleep(_ context.Context, s *Scene, srv *servertest.Server) (Heal, error) {
+func debugSleep(ctx context.Context, s *Scene, srv *servertest.Server) (Heal, error) {
 	d := s.between(s.TTL/2, s.TTL*3/2)
 	awake := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(context.Background(), d+healTimeout)
+	sleeping, cancel := context.WithTimeout(context.Background(), d+healTimeout)
 	go func() {
 		defer cancel()
-		awake <- talk(ctx, srv, fmt.Sprintf("DEBUG SLEEP %.3f", d.Seconds()))
+		awake <- talk(sleeping, srv, fmt.Sprintf("DEBUG SLEEP %.3f", d.Seconds()))
 	}()
-	return func(ctx context.Context) error {
+	heal := func(ctx context.Context) error {
 		select {
 		case err := <-awake:
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}, nil
+	}
+	if err := awaitSilence(ctx, srv); err != nil {
+		return nil, errors.Join(err, heal(ctx))
+	}
+	return heal, nil
+}
+
+// awaitSilence waits until the server does not answer.
+func awaitSilence(ctx context.Context, srv *servertest.Server) error {
+	return servertest.Await(ctx, func() error {
+		asking, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		if err := talk(asking, srv, "PING"); err != nil {
+			return nil
+		}
+		return fmt.Errorf("nemesis: %s answers", srv.Addr)
+	})
 }
 
 // healTimeout is how long something may last that is over by itself.
