@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,21 +15,50 @@ import (
 // SlotCount is the number of hash slots of a Cluster.
 const SlotCount = 16384
 
-// ClusterNodes is a running Cluster of masters without replicas.
+// ClusterNodes is a running Cluster.
 type ClusterNodes struct {
-	// Nodes are the masters. Each has an equal share of the slots, in order.
+	// Nodes are the masters, at first. Each has an equal share of the slots, in order.
 	Nodes []*Server
+	// Replicas are those of the masters, at first, in the same order; or there are none.
+	Replicas []*Server
 
 	tb testing.TB
 }
 
-// Cluster starts a Cluster of that many masters. It returns when every node says
+// Cluster starts a Cluster of that many masters without replicas. It returns when every node says
 // that the cluster is ok, which takes two seconds at least. When a node is down,
 // the others go on serving their slots.
 func Cluster(tb testing.TB, masters int, opts ...Option) *ClusterNodes {
 	tb.Helper()
 	c := &ClusterNodes{Nodes: startAll(tb, masters, kindCluster, newSettings(opts)), tb: tb}
 	if err := c.join(); err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// ReplicatedCluster is [Cluster] with one replica for each master, which takes its
+// master's place when the others have not heard of that for the cluster-node-timeout,
+// by default 15 seconds.
+func ReplicatedCluster(tb testing.TB, masters int, opts ...Option) *ClusterNodes {
+	tb.Helper()
+	all := startAll(tb, 2*masters, kindCluster, newSettings(opts))
+	c := &ClusterNodes{Nodes: all[:masters], Replicas: all[masters:], tb: tb}
+	if err := c.join(); err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), agreeTimeout)
+	defer cancel()
+	for i, replica := range c.Replicas {
+		id, err := c.Nodes[i].text("CLUSTER", "MYID")
+		if err == nil {
+			_, err = replica.Do("CLUSTER", "REPLICATE", id)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := c.AwaitComplete(ctx); err != nil {
 		tb.Fatal(err)
 	}
 	return c
@@ -52,14 +82,16 @@ func (s *Server) clusterDirectives() []directive {
 func (c *ClusterNodes) join() error {
 	n := len(c.Nodes)
 	first := c.Nodes[0]
-	for i, node := range c.Nodes {
+	for i, node := range c.Servers() {
 		// Without an epoch of its own, a node would have to fight for its slots.
 		if _, err := node.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
-		from, to := SlotCount*i/n, SlotCount*(i+1)/n-1
-		if _, err := node.Do("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(from), strconv.Itoa(to)); err != nil {
-			return err
+		if i < n {
+			from, to := SlotCount*i/n, SlotCount*(i+1)/n-1
+			if _, err := node.Do("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(from), strconv.Itoa(to)); err != nil {
+				return err
+			}
 		}
 		if i > 0 {
 			if _, err := node.Do("CLUSTER", "MEET", "127.0.0.1", first.Port(), strconv.Itoa(first.busPort)); err != nil {
@@ -69,6 +101,9 @@ func (c *ClusterNodes) join() error {
 	}
 	return c.awaitOK()
 }
+
+// Servers returns the masters and the replicas.
+func (c *ClusterNodes) Servers() []*Server { return slices.Concat(c.Nodes, c.Replicas) }
 
 // AwaitOK waits until every node says that the cluster is ok and complete. Tests
 // need it only after they restarted nodes.
@@ -82,33 +117,59 @@ func (c *ClusterNodes) AwaitOK() {
 func (c *ClusterNodes) awaitOK() error {
 	ctx, cancel := context.WithTimeout(context.Background(), agreeTimeout)
 	defer cancel()
-	want := []string{
-		"cluster_state:ok",
-		"cluster_slots_ok:" + strconv.Itoa(SlotCount),
-		"cluster_known_nodes:" + strconv.Itoa(len(c.Nodes)),
-		"cluster_size:" + strconv.Itoa(len(c.Nodes)),
-	}
+	return Await(ctx, c.ok)
+}
+
+// AwaitComplete waits until every node says that the cluster is ok and complete, and
+// every replica follows its master.
+func (c *ClusterNodes) AwaitComplete(ctx context.Context) error {
 	return Await(ctx, func() error {
-		for _, node := range c.Nodes {
-			info, err := node.text("CLUSTER", "INFO")
-			if err != nil {
+		if err := c.ok(); err != nil {
+			return err
+		}
+		masters := 0
+		for _, s := range c.Servers() {
+			if s.InfoSays("replication", "role:master") == nil {
+				masters++
+			} else if err := s.InfoSays("replication", "master_link_status:up"); err != nil {
 				return err
 			}
-			for _, line := range want {
-				if !strings.Contains(info, line+"\r\n") {
-					return fmt.Errorf("servertest: cluster node %s does not say %q but:\n%s", node.Addr, line, info)
-				}
-			}
+		}
+		if masters != len(c.Nodes) {
+			return fmt.Errorf("servertest: the cluster has %d masters, want %d", masters, len(c.Nodes))
 		}
 		return nil
 	})
 }
 
-// Addrs returns the addresses of the nodes.
+// ok returns nil if every node says that the cluster is ok and complete.
+func (c *ClusterNodes) ok() error {
+	want := []string{
+		"cluster_state:ok",
+		"cluster_slots_ok:" + strconv.Itoa(SlotCount),
+		"cluster_known_nodes:" + strconv.Itoa(len(c.Servers())),
+		"cluster_size:" + strconv.Itoa(len(c.Nodes)),
+	}
+	for _, node := range c.Servers() {
+		info, err := node.text("CLUSTER", "INFO")
+		if err != nil {
+			return err
+		}
+		for _, line := range want {
+			if !strings.Contains(info, line+"\r\n") {
+				return fmt.Errorf("servertest: cluster node %s does not say %q but:\n%s", node.Addr, line, info)
+			}
+		}
+	}
+	return nil
+}
+
+// Addrs returns the addresses of Nodes.
 func (c *ClusterNodes) Addrs() []string { return addrs(c.Nodes) }
 
 // NodeOf returns the node that has the key's slot, as long as the test moves no
-// slots itself. Any running node is asked for the slot's number.
+// slots itself and no replica has been promoted. Any running node is asked for the
+// slot's number.
 func (c *ClusterNodes) NodeOf(key string) *Server {
 	c.tb.Helper()
 	var errs []error

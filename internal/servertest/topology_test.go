@@ -3,8 +3,10 @@
 package servertest
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +43,25 @@ func TestCluster(t *testing.T) {
 	reply, err = overTCP(t, c.NodeOf("b").Addr, "SET", "b", "w")
 	require.NoError(t, err)
 	assert.Equal(t, "OK", reply)
+}
+
+func TestReplicatedClusterSurvivesItsMasters(t *testing.T) {
+	t.Parallel()
+	c := ReplicatedCluster(t, 3, Config("cluster-node-timeout", "500"))
+	require.Len(t, c.Servers(), 6)
+	master, replica := c.NodeOf("a"), c.Replicas[slices.Index(c.Nodes, c.NodeOf("a"))]
+	do(t, master, "SET", "a", "v")
+	require.Equal(t, int64(1), do(t, master, "WAIT", "1", "10000"))
+	master.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), agreeTimeout)
+	defer cancel()
+	require.NoError(t, Await(ctx, func() error { return replica.InfoSays("replication", "role:master") }))
+	reply, err := overTCP(t, replica.Addr, "GET", "a")
+	require.NoError(t, err)
+	assert.Equal(t, "v", reply)
+	master.Restart()
+	require.NoError(t, c.AwaitComplete(ctx))
+	assert.NoError(t, master.InfoSays("replication", "role:slave"))
 }
 
 func TestClusterOfOneNode(t *testing.T) {
