@@ -65,9 +65,9 @@ const (
 	patience = 4 * time.Second
 
 	workers = 4
-	hands   = 16
+	hands   = 24
 	locks   = 100
-	pause   = 30 * time.Millisecond
+	pause   = 25 * time.Millisecond
 )
 
 // Greedy tells whether a fault of the round takes the whole machine, so that others are

@@ -3,6 +3,7 @@ package soak
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -67,7 +68,7 @@ func (c Choice) check() error {
 const perRound = 4
 
 // rounds returns rounds without end, by the seed: one series after the other in which each
-// chosen fault meets each chosen driver wherever it can.
+// chosen fault meets each chosen driver, most of them wherever they can.
 func (c Choice) rounds(seed uint64) iter.Seq[round.Spec] {
 	r := rand.New(rand.NewPCG(seed, 0))
 	return func(yield func(round.Spec) bool) {
@@ -100,7 +101,9 @@ func Selection(seed uint64) []round.Spec {
 	} {
 		var names []string
 		for _, f := range nemesis.On(pair.kind) {
-			names = append(names, f.Name)
+			if !costly(f) {
+				names = append(names, f.Name)
+			}
 		}
 		shuffle(r, names)
 		// Rather what no round before has.
@@ -125,30 +128,56 @@ func Selection(seed uint64) []round.Spec {
 	return selection
 }
 
+// series returns rounds in which each chosen fault is once on each chosen deployment and
+// driver, unless it is costly.
 func (c Choice) series(r *rand.Rand) []round.Spec {
-	var series []round.Spec
-	for _, kind := range rig.Kinds {
-		for _, driver := range Drivers {
-			if !among(c.Kinds, string(kind)) || !among(c.Drivers, driver) || !works(driver, kind) {
+	var greedy, series []round.Spec
+	add := func(list *[]round.Spec, kind rig.Kind, driver string, faults ...string) {
+		*list = append(*list, round.Spec{
+			Kind: kind, Drivers: strings.Split(driver, "+"), Faults: faults, Mixed: r.IntN(2) == 0, Seed: r.Uint64() >> 16,
+		})
+	}
+	kindsOf := map[string][]rig.Kind{} // where costly faults may be
+	for _, driver := range Drivers {
+		if !among(c.Drivers, driver) {
+			continue
+		}
+		clear(kindsOf)
+		for _, kind := range rig.Kinds {
+			if !among(c.Kinds, string(kind)) || !works(driver, kind) {
 				continue
 			}
 			var names []string
 			for _, f := range nemesis.On(kind) {
-				if among(c.Faults, f.Name) {
+				switch {
+				case !among(c.Faults, f.Name):
+				case costly(f):
+					kindsOf[f.Name] = append(kindsOf[f.Name], kind)
+				default:
 					names = append(names, f.Name)
 				}
 			}
 			shuffle(r, names)
 			for faults := range slices.Chunk(names, perRound) {
-				series = append(series, round.Spec{
-					Kind: kind, Drivers: strings.Split(driver, "+"), Faults: slices.Clone(faults),
-					Mixed: r.IntN(2) == 0, Seed: r.Uint64() >> 16,
-				})
+				add(&series, kind, driver, slices.Clone(faults)...)
 			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(kindsOf)) {
+			list := &series
+			if (round.Spec{Faults: []string{name}}).Greedy() {
+				list = &greedy
+			}
+			add(list, kindsOf[name][r.IntN(len(kindsOf[name]))], driver, name)
 		}
 	}
 	shuffle(r, series)
-	return series
+	return append(greedy, series...)
+}
+
+// costly tells whether a fault has a round of its own, and that only on one deployment
+// for each driver: it needs the whole machine, or minutes.
+func costly(f nemesis.Fault) bool {
+	return f.Lingers > 0 || (round.Spec{Faults: []string{f.Name}}).Greedy()
 }
 
 func shuffle[T any](r *rand.Rand, list []T) {
