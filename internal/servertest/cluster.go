@@ -120,23 +120,26 @@ func (c *ClusterNodes) awaitOK() error {
 	return Await(ctx, c.ok)
 }
 
-// AwaitComplete waits until every node says that the cluster is ok and complete, and
-// every replica follows its master.
+// AwaitComplete waits until every node says that the cluster is ok and complete, every
+// replica follows its master, and all nodes know that they are replicas.
 func (c *ClusterNodes) AwaitComplete(ctx context.Context) error {
 	return Await(ctx, func() error {
 		if err := c.ok(); err != nil {
 			return err
 		}
-		masters := 0
 		for _, s := range c.Servers() {
-			if s.InfoSays("replication", "role:master") == nil {
-				masters++
-			} else if err := s.InfoSays("replication", "master_link_status:up"); err != nil {
+			if s.InfoSays("replication", "role:slave") == nil {
+				if err := s.InfoSays("replication", "master_link_status:up"); err != nil {
+					return err
+				}
+			}
+			nodes, err := s.text("CLUSTER", "NODES")
+			if err != nil {
 				return err
 			}
-		}
-		if masters != len(c.Nodes) {
-			return fmt.Errorf("servertest: the cluster has %d masters, want %d", masters, len(c.Nodes))
+			if n := strings.Count(nodes, "slave "); n != len(c.Replicas) {
+				return fmt.Errorf("servertest: cluster node %s knows of %d replicas, want %d:\n%s", s.Addr, n, len(c.Replicas), nodes)
+			}
 		}
 		return nil
 	})

@@ -3,19 +3,33 @@ package nemesis
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
 
 	"github.com/golocker/golocker/internal/robustness/rig"
+	"github.com/golocker/golocker/internal/servertest"
 )
 
 // replicated are the kinds on which a replica takes the place of a master by itself.
 var replicated = []rig.Kind{rig.Sentinel, rig.Cluster}
 
-// failovers are replicas that take the place of their master, and slots that take another.
+// failovers are replicas that take the place of their master.
 func failovers() []Fault {
+	fault := func(name string, kind rig.Kind, inject func(context.Context, *Scene) (Heal, error)) Fault {
+		lost := []Allowance{{[]rig.Kind{kind}, exclusion, "a replica that is promoted does not know what had not been replicated"}}
+		return Fault{Name: name, Kinds: []rig.Kind{kind}, Inject: inject, Allows: lost, loses: true}
+	}
+	byHand := fault("failover-replicaof", rig.Single, replaceByHand)
+	byHand.Needs.Standby = true
 	return []Fault{
-		{Name: "failover-replicaof", Kinds: single, Needs: rig.Needs{Standby: true}, Inject: replaceByHand, loses: true, Allows: []Allowance{
-			{single, exclusion, "a replica that is promoted does not know what had not been replicated"},
-		}},
+		byHand,
+		fault("sentinel-failover", rig.Sentinel, promoteBySentinel),
+		fault("sentinel-master-kill", rig.Sentinel, replaced(kill)),
+		fault("sentinel-master-stop", rig.Sentinel, replaced(stop)),
+		{Name: "cluster-failover", Kinds: []rig.Kind{rig.Cluster}, Inject: promoteInCluster},
+		fault("cluster-master-kill", rig.Cluster, replaced(kill)),
+		fault("cluster-master-stop", rig.Cluster, replaced(stop)),
 	}
 }
 
@@ -55,4 +69,136 @@ func (s *Scene) replacePrimary(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// complete waits until all that a failover takes is there.
+func complete(ctx context.Context, r *rig.Rig) error {
+	if r.Kind == rig.Sentinel {
+		return r.Sentinels.AwaitComplete(ctx)
+	}
+	return r.Nodes.AwaitComplete(ctx)
+}
+
+// aMaster claims all servers, waits until they are complete and returns one of the masters.
+func (s *Scene) aMaster(ctx context.Context) (master *servertest.Server, release func(), err error) {
+	release, err = s.claimAll(addresses(s.Rig.Servers)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err = complete(ctx, s.Rig); err == nil {
+		var all []*servertest.Server
+		if all, err = masters(s.Rig.Servers); err == nil && len(all) > 0 {
+			return all[s.intN(len(all))], release, nil
+		}
+	}
+	release()
+	return nil, nil, errors.Join(errors.New("nemesis: there is no master"), err)
+}
+
+// An outage takes a server away and returns how it comes back.
+type outage func(srv *servertest.Server) (back func())
+
+func kill(srv *servertest.Server) func() {
+	srv.Kill()
+	return srv.Restart
+}
+
+func stop(srv *servertest.Server) func() {
+	srv.Pause()
+	return srv.Resume
+}
+
+// replaced takes a master away until its replica has taken its place. Then it comes back,
+// for a moment with clients that believe in it, and follows the new one.
+func replaced(away outage) func(context.Context, *Scene) (Heal, error) {
+	return func(ctx context.Context, s *Scene) (Heal, error) {
+		master, release, err := s.aMaster(ctx)
+		if err != nil {
+			return nil, err
+		}
+		replica, err := s.replicaOf(master)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		back := away(master)
+		heal := func(ctx context.Context) error {
+			defer release()
+			back()
+			return complete(ctx, s.Rig)
+		}
+		if err := awaitMaster(ctx, replica); err != nil {
+			return nil, errors.Join(err, heal(ctx))
+		}
+		return heal, nil
+	}
+}
+
+// replicaOf returns the replica of a master.
+func (s *Scene) replicaOf(master *servertest.Server) (*servertest.Server, error) {
+	i := slices.IndexFunc(s.Rig.Servers, func(srv *servertest.Server) bool {
+		return srv != master && srv.InfoSays("replication", "master_port:"+master.Port()) == nil
+	})
+	if i < 0 {
+		return nil, fmt.Errorf("nemesis: %s has no replica", master.Addr)
+	}
+	return s.Rig.Servers[i], nil
+}
+
+func awaitMaster(ctx context.Context, srv *servertest.Server) error {
+	return servertest.Await(ctx, func() error { return srv.InfoSays("replication", "role:master") })
+}
+
+// promoteBySentinel has the Sentinels promote the replica, which they do without asking
+// the master.
+func promoteBySentinel(ctx context.Context, s *Scene) (Heal, error) {
+	_, release, err := s.aMaster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	heal := func(ctx context.Context) error {
+		defer release()
+		return complete(ctx, s.Rig)
+	}
+	if _, err := s.Rig.Sentinels.Promote(ctx); err != nil {
+		return nil, errors.Join(err, heal(ctx))
+	}
+	return heal, nil
+}
+
+// promoteInCluster has a replica take its master's place, with the master's help: it puts
+// off its clients until the replica has everything.
+func promoteInCluster(ctx context.Context, s *Scene) (Heal, error) {
+	master, release, err := s.aMaster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	heal := func(ctx context.Context) error {
+		defer release()
+		return complete(ctx, s.Rig)
+	}
+	replica, err := s.replicaOf(master)
+	if err == nil {
+		err = takeOver(ctx, replica)
+	}
+	if err != nil {
+		return nil, errors.Join(err, heal(ctx))
+	}
+	return heal, nil
+}
+
+// takeOver makes a replica of a Cluster a master. A server gives the attempt up after
+// five seconds, if the others have not agreed by then.
+func takeOver(ctx context.Context, replica *servertest.Server) error {
+	for {
+		if _, err := replica.Do("CLUSTER", "FAILOVER"); err != nil {
+			return err
+		}
+		attempt, cancel := context.WithTimeout(ctx, 6*time.Second)
+		err := awaitMaster(attempt, replica)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
 }

@@ -1,9 +1,14 @@
 package nemesis_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/internal/servertest"
 )
 
 var _ = prove("failover-replicaof", func(t *testing.T, s *stage, f *incident) {
@@ -24,3 +29,77 @@ var _ = prove("failover-replicaof", func(t *testing.T, s *stage, f *incident) {
 	assert.Equal(t, s.srv.Port(), led())
 	s.dial().do("SET", "k", "x")
 })
+
+// promotes is a proof that one replica has taken the place of its master, and whether the
+// master is gone meanwhile.
+func promotes(gone bool) proof {
+	return func(t *testing.T, s *stage, f *incident) {
+		servers := s.Rig.Servers
+		first := servers[:len(servers)/2] // the masters
+		f.inject()
+		down, demoted := 0, 0
+		for _, srv := range first {
+			if srv.PID() == 0 {
+				down++
+			}
+		}
+		if gone {
+			assert.Equal(t, 1, down)
+		} else {
+			assert.Zero(t, down)
+		}
+		f.heal()
+		for _, srv := range first {
+			if srv.InfoSays("replication", "role:slave") == nil {
+				demoted++
+			}
+		}
+		assert.Equal(t, 1, demoted)
+	}
+}
+
+var (
+	_ = prove("sentinel-failover", promotes(false))
+	_ = prove("sentinel-master-kill", promotes(true))
+	_ = prove("sentinel-master-stop", promotes(false))
+	_ = prove("cluster-failover", promotes(false))
+	_ = prove("cluster-master-kill", promotes(true))
+	_ = prove("cluster-master-stop", promotes(false))
+	_ = prove("cluster-migrate", func(t *testing.T, s *stage, f *incident) {
+		const n = 100
+		homes := map[string]*servertest.Server{}
+		for i := range n {
+			key := fmt.Sprintf("key %d", i)
+			homes[key] = s.Rig.Nodes.NodeOf(key)
+			_, err := homes[key].Do("SET", key, "v", "PX", "600000")
+			require.NoError(t, err)
+		}
+		masters := s.Rig.Nodes.Nodes
+		between := func() (slots int) {
+			for _, srv := range masters {
+				nodes, err := srv.Do("CLUSTER", "NODES")
+				require.NoError(t, err)
+				slots += strings.Count(nodes.(string), "->-")
+			}
+			return slots
+		}
+		f.inject()
+		assert.Positive(t, between())
+		f.heal()
+		assert.Zero(t, between())
+		moved := 0
+		for key, home := range homes {
+			found := 0
+			for _, srv := range masters {
+				if value, err := srv.Do("GET", key); err == nil && value == "v" {
+					found++
+					if srv != home {
+						moved++
+					}
+				}
+			}
+			assert.Equal(t, 1, found, key)
+		}
+		assert.Positive(t, moved)
+	})
+)

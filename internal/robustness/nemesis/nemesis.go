@@ -72,7 +72,7 @@ func (f Fault) Allowed(kind rig.Kind, besides ...Fault) map[history.Law]string {
 // All returns the whole catalogue, in a fixed order.
 func All() []Fault {
 	return slices.Concat(
-		workerFaults(), crashes(), freezes(), losses(), refusals(), disconnections(), lineFaults(), clockFaults(), failovers(),
+		workerFaults(), crashes(), freezes(), losses(), refusals(), disconnections(), lineFaults(), clockFaults(), failovers(), migrations(),
 	)
 }
 

@@ -29,8 +29,8 @@ var Kinds = []Kind{Single, Quorum, Sentinel, Cluster}
 
 // Needs is what a fault has to have of a rig beyond what every rig has.
 type Needs struct {
-	// Clock is true if the wall clock of the first server has to be one that can be set.
-	// That takes a C compiler; without one the test is skipped.
+	// Clock is true if the wall clock of the first server, on a Single or a Quorum, has to
+	// be one that can be set. That takes a C compiler; without one the test is skipped.
 	Clock bool
 	// Standby is true if a Single server has to have a replica that can take its place.
 	Standby bool
@@ -47,6 +47,10 @@ type Rig struct {
 	Kind Kind
 	// Servers are those that keep data, replicas included.
 	Servers []*servertest.Server
+	// Sentinels is what watches the servers of a Sentinel rig, and Nodes the servers of a
+	// Cluster; else they are nil.
+	Sentinels *servertest.SentinelNodes
+	Nodes     *servertest.ClusterNodes
 	// Clock is that of the first server, nil unless it was needed.
 	Clock *servertest.Clock
 
@@ -54,8 +58,13 @@ type Rig struct {
 	lines   *lines
 }
 
-// startTimeout is how long a rig may take to be complete.
-const startTimeout = time.Minute
+const (
+	// startTimeout is how long a rig may take to be complete.
+	startTimeout = time.Minute
+	// silence is how long, in milliseconds, a server that does not answer is not taken for
+	// dead: longer than a machine that is busy keeps it waiting, as a rule.
+	silence = "2000"
+)
 
 // Start starts a rig. It is stopped when the test ends.
 func Start(tb testing.TB, kind Kind, needs Needs) *Rig {
@@ -83,6 +92,14 @@ func Start(tb testing.TB, kind Kind, needs Needs) *Rig {
 		}
 	case Quorum:
 		r.Servers = append(servertest.Servers(tb, 1, first...), servertest.Servers(tb, 4, opts...)...)
+	case Sentinel:
+		opts = append(opts, servertest.SentinelConfig("sentinel", "down-after-milliseconds", servertest.MasterName, silence))
+		r.Sentinels = servertest.Sentinel(tb, opts...)
+		r.Servers = r.Sentinels.Data
+	case Cluster:
+		opts = append(opts, servertest.Config("cluster-node-timeout", silence))
+		r.Nodes = servertest.ReplicatedCluster(tb, 3, opts...)
+		r.Servers = r.Nodes.Servers()
 	default:
 		tb.Fatalf("rig: there is no kind %q, it is one of %v", kind, Kinds)
 	}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/internal/servertest"
 )
 
 // A Target is what a worker process needs to know to use locks on a rig. It goes to
@@ -44,15 +46,25 @@ func (r *Rig) Target(worker string, drivers ...string) (Target, error) {
 	case len(drivers) > 1 && r.Kind != Quorum:
 		return Target{}, fmt.Errorf("rig: %d drivers for the worker %q: several are for a %s only", len(drivers), worker, Quorum)
 	}
+	switch r.Kind {
+	case Sentinel:
+		t.Nodes = []Node{{drivers[0], dsn(r.Sentinels.Addrs()...) + "?mode=sentinel&master=" + servertest.MasterName}}
+		return t, nil
+	case Cluster:
+		t.Nodes = []Node{{drivers[0], dsn(r.Nodes.Addrs()...) + "?mode=cluster"}}
+		return t, nil
+	}
 	begins, err := r.lines.lay(worker, r.ends())
 	if err != nil {
 		return Target{}, err
 	}
 	for i, addr := range begins {
-		t.Nodes = append(t.Nodes, Node{drivers[i%len(drivers)], "redis://" + addr})
+		t.Nodes = append(t.Nodes, Node{drivers[i%len(drivers)], dsn(addr)})
 	}
 	return t, nil
 }
+
+func dsn(addrs ...string) string { return "redis://" + strings.Join(addrs, ",") }
 
 // ends returns where the lines of each worker lead.
 func (r *Rig) ends() []wire.Backend {
