@@ -24,6 +24,8 @@ type Round struct {
 	Margin time.Duration
 	// Poll is how often a waiter looks at the lock when no message comes.
 	Poll time.Duration
+	// Place is how long a waiter's place is kept after it was last heard of.
+	Place time.Duration
 	// Patience is how much later than promised something may happen because the
 	// machine is busy.
 	Patience time.Duration

@@ -12,7 +12,7 @@ import (
 type Effect struct {
 	// Breaks has the laws that it may break, and the documented condition under which
 	// it does. Where a lock need not exclude, all laws are off that rest on it: I1, I2,
-	// I9, Linearizable (also on I3) and Honest.
+	// I9, Linearizable (also on I3), Honest and Reading.
 	Breaks map[history.Law]string
 	// Lingers is for how long it does so after it was healed, on top of the longest TTL.
 	Lingers time.Duration
@@ -25,7 +25,7 @@ func (e Effect) excuse(law history.Law) (string, bool) {
 	}
 	var others []history.Law
 	switch law {
-	case history.Exclusion, history.LossFirst, history.ReadWrite, Honest:
+	case history.Exclusion, history.LossFirst, history.ReadWrite, Honest, Reading:
 		others = []history.Law{history.Exclusion, history.LossFirst, history.ReadWrite}
 	case Linearizable:
 		others = []history.Law{history.Exclusion, history.LossFirst, history.ReadWrite, history.Fencing}

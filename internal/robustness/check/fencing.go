@@ -23,7 +23,11 @@ func (s *seen) fencing(name string, find finder) {
 			return
 		}
 		disordered[later] = true
-		find(history.Fencing, span{earlier.answered, later.answered},
+		law := history.Fencing
+		if later.mode == history.Read {
+			law = Reading
+		}
+		find(law, span{earlier.answered, later.answered},
 			fmt.Sprintf("%v has the token %d, and %v was granted %d before", later, later.token, earlier, earlier.token), earlier, later)
 	}
 
@@ -102,8 +106,9 @@ func (s *seen) resource(name string, granted []*attempt, find finder) {
 			case w.accepted:
 				taken = append(taken, writing{a, w})
 			case w.done <= certain.to && a.owner == "":
-				// An owner writes with the tokens of several leases.
-				find(history.Fencing, span{w.sent, w.done}, fmt.Sprintf("%v held the lock, and its write with the token %d was refused", a, a.token), a)
+				// Somebody held it later and has written. An owner writes with the tokens
+				// of several leases.
+				find(history.Exclusion, span{w.sent, w.done}, fmt.Sprintf("%v held the lock, and its write with the token %d was refused", a, a.token), a)
 			}
 		}
 	}

@@ -83,8 +83,23 @@ func (s *seen) refusals(name string, find finder) {
 		if other == a {
 			other = second
 		}
-		if (other == nil || s.until(other) < a.asked) && s.quiet(span{a.asked, a.answered}) {
+		if (other == nil || s.until(other) < a.asked) && !s.keptOut(a, attempts) && s.quiet(span{a.asked, a.answered}) {
 			find(Honest, span{a.asked, a.answered}, fmt.Sprintf("%v was refused a lock that nobody had", a), a)
 		}
 	}
+}
+
+// keptOut tells whether a writer that waited keeps a reader out of a quorum: one that is no
+// longer there may have left its intent on a node, for as long as a place is kept.
+func (s *seen) keptOut(reader *attempt, attempts []*attempt) bool {
+	if s.round.Ordered || reader.mode != history.Read {
+		return false
+	}
+	return slices.ContainsFunc(attempts, func(w *attempt) bool {
+		end := w.answered
+		if end == 0 {
+			end = s.ends[w.process]
+		}
+		return w.mode == history.Write && !w.try && w.asked < reader.answered && reader.asked < end.Add(s.round.Place)
+	})
 }

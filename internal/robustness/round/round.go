@@ -58,6 +58,7 @@ func Play(tb testing.TB, spec Spec, dir string) (report *check.Report, err error
 		LongestTTL:      longest,
 		Margin:          margin,
 		Poll:            poll,
+		Place:           place,
 		Patience:        patience,
 		Ordered:         spec.Kind != rig.Quorum,
 		Effects:         effects(faults, spec.Kind),

@@ -58,6 +58,8 @@ const (
 	ttl     = time.Second
 	longest = 2 * time.Second
 	poll    = time.Second
+	// place is for how long a waiter's place is kept that is not heard of.
+	place = 2*poll + 2*time.Second
 	// margin is by how much a holder gives up the longest lease before it is over.
 	margin = longest/100 + 2*time.Millisecond + 100*time.Millisecond
 	// patience is how much later than promised something may happen because the machine
@@ -65,7 +67,7 @@ const (
 	patience = 4 * time.Second
 
 	workers = 4
-	hands   = 24
+	hands   = 16
 	locks   = 100
 	pause   = 25 * time.Millisecond
 )
