@@ -27,8 +27,8 @@ type attempt struct {
 	unlocking history.Time
 	unlocked  history.Time
 	release   release
-	// gone is true if the lease ended because the server did not have it any more.
-	gone bool
+	// gone is when the holder has learned that the server did not have the lease any more.
+	gone history.Time
 	// writes are those to the resource.
 	writes []write
 	// late and far are events that show a wrong deadline, if there is one: the lease was
@@ -63,6 +63,9 @@ func (a *attempt) add(e history.Event) {
 	if e.Deadline > a.deadline {
 		a.deadline = e.Deadline
 	}
+	if goneText.MatchString(e.Error) && a.gone == 0 {
+		a.gone = e.At
+	}
 	switch e.What {
 	case history.Asked:
 		a.name, a.mode, a.owner, a.try, a.asked = e.Name, e.Mode, e.Owner, e.Try, e.At
@@ -82,7 +85,7 @@ func (a *attempt) add(e history.Event) {
 			a.writes = append(a.writes, write{began, e.At, e.Accepted})
 		}
 	case history.Ended:
-		a.ended, a.gone = e.At, isGone(e.Error)
+		a.ended = e.At
 	case history.Unlocking:
 		a.unlocking = e.At
 	case history.Unlocked:
@@ -124,7 +127,3 @@ func (a *attempt) excludes(b *attempt) bool {
 func (a *attempt) gaveUp() bool {
 	return !a.try && (a.outcome == history.Refused || a.outcome == history.Failed && a.class == history.Canceled)
 }
-
-// isGone tells from its text whether a lease ended by the server's word: it was absent
-// or somebody else's.
-func isGone(text string) bool { return goneText.MatchString(text) }

@@ -188,9 +188,16 @@ func TestHistories(t *testing.T) {
 			},
 			want: []history.Law{history.Fencing, check.Linearizable},
 		},
+		"tokens that fit no order": {
+			lines: []string{
+				"1 a asked mode=read", "10 a granted token=7",
+				"2 b asked mode=write", "30 b granted token=6", "40 b unlocking", "41 b unlocked",
+			},
+			want: []history.Law{check.Linearizable},
+		},
 		"a holder is refused": {
 			lines: []string{"1 a asked", "2 a granted token=5", "4 a wrote since=3 ", "6 a used since=5", "7 a unlocking", "8 a unlocked"},
-			want:  []history.Law{history.Fencing},
+			want:  []history.Law{history.Exclusion},
 		},
 		"used after the deadline": {
 			lines: []string{"1 a asked", "2 a granted deadline=500", "520 a used since=515 deadline=500", "530 a unlocking", "531 a unlocked"},

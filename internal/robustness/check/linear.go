@@ -17,11 +17,14 @@ const (
 	// square of it. If a history of leases can be put in order, so can any part of it.
 	window = 300
 	// patient is how long one window is thought about.
-	patient = 5 * time.Second
+	patient = 2 * time.Second
+	// most is how long all windows of a round are thought about.
+	most = 30 * time.Second
 )
 
-// linear finds leases that no one order explains, in which each is taken and given up at
-// an instant at which its caller was being answered, and tokens grow.
+// linear finds leases that no one order explains, in which each begins at an
+// instant at which its caller was being answered, lasts for as long as it was held for
+// certain, and has a token that is not behind the last.
 func (s *seen) linear(name string, find finder) (unjudged int) {
 	var leases []*attempt
 	for _, a := range s.attempts[name] {
@@ -33,13 +36,18 @@ func (s *seen) linear(name string, find finder) (unjudged int) {
 	for len(leases) > 0 {
 		part := leases[:min(window, len(leases))]
 		steps := stepsOf(part)
-		result, info := porcupine.CheckOperationsVerbose(lockModel, steps, patient)
+		result, info := porcupine.Unknown, porcupine.LinearizationInfo{}
+		if s.thought < most {
+			begun := time.Now()
+			result, info = porcupine.CheckOperationsVerbose(lockModel, steps, patient)
+			s.thought += time.Since(begun)
+		}
 		switch result {
 		case porcupine.Unknown:
 			unjudged += len(part)
 		case porcupine.Illegal:
 			a := stuck(steps, info)
-			find(Linearizable, span{a.asked, a.answered}, fmt.Sprintf("after what came before, %v cannot have been granted the lock nor given it up when it did", a), a)
+			find(Linearizable, span{a.asked, max(a.answered, a.used, a.ended, a.unlocked)}, fmt.Sprintf("in no order of the leases around it can %v have been granted the lock when it was", a), a)
 		}
 		if len(part) == len(leases) {
 			break
@@ -52,25 +60,98 @@ func (s *seen) linear(name string, find finder) (unjudged int) {
 // A step is what porcupine puts in order: a lease begins, or ends.
 type step struct {
 	*attempt
-	ends bool
+	kind stepKind
 }
 
-// stepsOf returns the steps of the leases. One that was not given up has run out at some
-// time after it was last seen to be held.
+type stepKind int
+
+const (
+	begins stepKind = iota
+	ends
+	// touches is the beginning of a lease of which nobody knows for how long it was
+	// held: it may have ended at once.
+	touches
+)
+
+// stepsOf returns the steps of the leases. A lease need not have ended at the first
+// instant at which it may have, but if any order is right, so is that.
 func stepsOf(leases []*attempt) []porcupine.Operation {
+	begun := beginnings(leases)
 	var steps []porcupine.Operation
 	for i, a := range leases {
-		begins := porcupine.Operation{ClientId: i, Input: step{attempt: a}, Call: int64(a.asked), Return: int64(a.answered)}
-		ends := porcupine.Operation{ClientId: i, Input: step{a, true}, Call: int64(a.asked), Return: int64(forever)}
-		if certain, ok := a.certain(); ok {
-			ends.Call = int64(certain.to)
+		begin := porcupine.Operation{ClientId: i, Input: step{a, begins}, Call: int64(begun[a].from), Return: int64(begun[a].to)}
+		certain, held := a.certain()
+		if !held {
+			begin.Input = step{a, touches}
+			steps = append(steps, begin)
+			continue
 		}
-		if a.release == succeeded {
-			ends.Return = int64(a.unlocked)
-		}
-		steps = append(steps, begins, ends)
+		end := porcupine.Operation{ClientId: i, Input: step{a, ends}, Call: int64(certain.to), Return: int64(certain.to)}
+		steps = append(steps, begin, end)
 	}
 	return steps
+}
+
+// beginnings returns when each lease may have begun: while its caller waited, after those
+// that it was held after, and in the order of tokens. It tells nothing that porcupine
+// would not find, but spares it to try what cannot be.
+func beginnings(leases []*attempt) map[*attempt]span {
+	begun := map[*attempt]span{}
+	for _, a := range leases {
+		begun[a] = span{a.asked, a.answered}
+	}
+	held := holds(leases)
+	for _, h := range held {
+		s := begun[h.attempt]
+		for _, o := range held {
+			if o.from >= h.to {
+				break
+			}
+			if o.attempt != h.attempt && o.excludes(h.attempt) {
+				s.from = max(s.from, o.to)
+			}
+		}
+		begun[h.attempt] = s
+	}
+	byToken := slices.DeleteFunc(slices.Clone(leases), func(a *attempt) bool { return a.token == 0 })
+	slices.SortFunc(byToken, func(a, b *attempt) int { return cmp.Compare(a.token, b.token) })
+	// Those of one token have no order among them.
+	var groups [][]*attempt
+	for _, a := range byToken {
+		if n := len(groups); n > 0 && groups[n-1][0].token == a.token {
+			groups[n-1] = append(groups[n-1], a)
+		} else {
+			groups = append(groups, []*attempt{a})
+		}
+	}
+	earliest := history.Time(0)
+	for _, g := range groups {
+		next := earliest
+		for _, a := range g {
+			s := begun[a]
+			s.from = max(s.from, earliest)
+			begun[a] = s
+			next = max(next, s.from)
+		}
+		earliest = next
+	}
+	latest := forever
+	for _, g := range slices.Backward(groups) {
+		next := latest
+		for _, a := range g {
+			s := begun[a]
+			s.to = min(s.to, latest)
+			begun[a] = s
+			next = min(next, s.to)
+		}
+		latest = next
+	}
+	for a, s := range begun {
+		if s.from > s.to { // impossible: porcupine is to say so
+			begun[a] = span{a.asked, a.answered}
+		}
+	}
+	return begun
 }
 
 // lockState is who holds a lock, and the largest tokens that were given out.
@@ -84,10 +165,10 @@ var lockModel = porcupine.Model{
 	Init: func() any { return lockState{} },
 	Step: func(state, input, _ any) (bool, any) {
 		s, in := state.(lockState), input.(step)
-		if in.ends {
+		if in.kind == ends {
 			return s.end(in.attempt)
 		}
-		return s.begin(in.attempt)
+		return s.begin(in.attempt, in.kind == begins)
 	},
 	Equal: func(a, b any) bool {
 		s, t := a.(lockState), b.(lockState)
@@ -96,7 +177,7 @@ var lockModel = porcupine.Model{
 	DescribeOperation: func(input, _ any) string { return fmt.Sprint(input) },
 }
 
-func (s lockState) begin(a *attempt) (bool, lockState) {
+func (s lockState) begin(a *attempt, stays bool) (bool, lockState) {
 	for _, o := range s.held {
 		if o.excludes(a) {
 			return false, s
@@ -107,6 +188,9 @@ func (s lockState) begin(a *attempt) (bool, lockState) {
 			return false, s
 		}
 		s.largest = larger(s.largest, a)
+	}
+	if !stays {
+		return true, s
 	}
 	s.held = maps.Clone(s.held)
 	if s.held == nil {

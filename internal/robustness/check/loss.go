@@ -8,7 +8,8 @@ import (
 	"github.com/golocker/golocker/internal/robustness/history"
 )
 
-// goneText is how the errors ErrAbsent and ErrTaken read.
+// goneText is how the errors read by which a holder learns, at a renewal or at its Unlock,
+// that the server does not have its lease any more: ErrAbsent and ErrTaken.
 var goneText = regexp.MustCompile(`the lease is gone from the server|the lock is somebody else's`)
 
 // misread is by how much a deadline may be off that was translated from one clock to
@@ -39,8 +40,8 @@ func (s *seen) loss(name string, find finder) {
 		if e := a.far; e != nil {
 			find(history.LossFirst, span{e.At, e.Deadline}, fmt.Sprintf("%v has a deadline %v from now, with TTLs of %v at most", a, e.Deadline.Sub(e.At), s.round.LongestTTL), a)
 		}
-		if a.gone && a.ended < a.deadline && s.quiet(span{a.asked, a.ended}) {
-			find(history.LossFirst, span{a.answered, a.ended}, fmt.Sprintf("%v was gone from the server %v before its deadline", a, a.deadline.Sub(a.ended)), a)
+		if a.gone != 0 && a.gone < a.deadline && s.quiet(span{a.asked, a.gone}) {
+			find(history.LossFirst, span{a.answered, a.gone}, fmt.Sprintf("%v was gone from the server %v before its deadline", a, a.deadline.Sub(a.gone)), a)
 		}
 	}
 }

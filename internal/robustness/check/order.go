@@ -62,7 +62,7 @@ func (s *seen) turns(attempts []*attempt, by history.Time) map[int]span {
 func (s *seen) lapses(name string, during span) int {
 	n := 0
 	for _, a := range s.attempts[name] {
-		if a.outcome == history.Refused && a.try || a.release != unanswered {
+		if a.outcome == history.Refused || a.gaveUp() || a.release != unanswered {
 			continue
 		}
 		if (span{a.asked, s.until(a)}).meets(during) {

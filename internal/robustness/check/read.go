@@ -21,6 +21,8 @@ type seen struct {
 	// were had in the end.
 	samples, probes []history.Event
 	probed          map[string]bool
+	// thought is how long it has been tried to put leases in order.
+	thought time.Duration
 }
 
 // read takes in all events, and counts them.
