@@ -18,12 +18,11 @@ func (s *seen) fencing(name string, find finder) {
 		}
 	}
 	disordered := map[*attempt]bool{}
-	report := func(earlier, later *attempt) {
+	report := func(law history.Law, earlier, later *attempt) {
 		if earlier == nil || disordered[later] || inOrder(earlier, later) {
 			return
 		}
 		disordered[later] = true
-		law := history.Fencing
 		if later.mode == history.Read {
 			law = Reading
 		}
@@ -40,11 +39,12 @@ func (s *seen) fencing(name string, find finder) {
 			largest = larger(largest, byAnswer[0])
 			byAnswer = byAnswer[1:]
 		}
-		report(largest, a)
+		report(history.Fencing, largest, a)
 	}
 
-	// So was who held it after another one, where they exclude each other. Readers do
-	// not, and have the token of the last writer.
+	// So was who held it after another one, where they exclude each other: two servers that
+	// both grant it, as after a failover, may be heard of in another order. Readers do not,
+	// and have the token of the last writer.
 	begun := holds(granted)
 	ended := slices.Clone(begun)
 	slices.SortFunc(ended, func(a, b hold) int { return cmp.Compare(a.to, b.to) })
@@ -58,9 +58,9 @@ func (s *seen) fencing(name string, find finder) {
 			}
 			ended = ended[1:]
 		}
-		report(other, h.attempt)
+		report(Linearizable, other, h.attempt)
 		if h.mode != history.Read {
-			report(reader, h.attempt)
+			report(Linearizable, reader, h.attempt)
 		}
 	}
 
@@ -70,7 +70,7 @@ func (s *seen) fencing(name string, find finder) {
 			continue
 		}
 		if o := byToken[a.token]; o != nil && (a.owner == "" || a.owner != o.owner) {
-			report(o, a)
+			report(history.Fencing, o, a)
 		}
 		byToken[a.token] = a
 	}
