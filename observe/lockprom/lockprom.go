@@ -35,6 +35,8 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -45,7 +47,8 @@ import (
 // an application has several clients, prometheus.WrapRegistererWith tells them
 // apart by a label.
 type Metrics struct {
-	names *names // nil without that label
+	names *names   // nil without that label
+	begun sync.Map // the labels of locks whose counters exist
 
 	wait, hold, holdLeft                   *prometheus.HistogramVec
 	renewalTook, renewalLate, renewalLeft  *prometheus.HistogramVec
@@ -144,8 +147,24 @@ func (m *Metrics) labels(i locker.LockInfo, more ...string) []string {
 }
 
 func (m *Metrics) lockStart(ctx context.Context, e locker.LockStart) context.Context {
-	m.waiting.WithLabelValues(m.labels(e.LockInfo)...).Inc()
+	labels := m.labels(e.LockInfo)
+	m.begin(labels)
+	m.waiting.WithLabelValues(labels...).Inc()
 	return ctx
+}
+
+// begin has the counters of rare events count from 0. One that came into being with the
+// first event would show no increase by it, so that no alert would hear of the first loss.
+func (m *Metrics) begin(labels []string) {
+	if _, done := m.begun.LoadOrStore(strings.Join(labels, "\x00"), true); done {
+		return
+	}
+	for _, cause := range []string{"lost_deadline", "lost_taken", "lost_absent", "max_hold"} {
+		m.lost.WithLabelValues(append(labels, cause)...)
+	}
+	for _, result := range []string{"ok", "failed", "not_held"} {
+		m.renewals.WithLabelValues(append(labels, result)...)
+	}
 }
 
 func (m *Metrics) lockEnd(_ context.Context, e locker.LockEnd) {

@@ -161,6 +161,16 @@ func TestEventsOfTroubles(t *testing.T) {
 	assert.Equal(t, 1.0, e.value("golocker_warning", "kind=eviction", "node=0"))
 }
 
+// An increase can only be seen from a value that was there before.
+func TestRareEventsAreCountedFromZero(t *testing.T) {
+	m := lockprom.New()
+	m.Observer().LockStart(t.Context(), locker.LockStart{LockInfo: locker.LockInfo{Name: "k", Mode: locker.Reading}})
+	e := scrape(t, m)
+	assert.Equal(t, 0.0, e.value("golocker_lost_total", "cause=lost_deadline", "mode=reading"))
+	assert.Equal(t, 0.0, e.value("golocker_renewals_total", "mode=reading", "result=failed"))
+	assert.Equal(t, 0.0, e.value("golocker_healed_total"))
+}
+
 func TestMetricsAreWellFormed(t *testing.T) {
 	m := lockprom.New(lockprom.Names(func(name string) string { return name }))
 	o := m.Observer()

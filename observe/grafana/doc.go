@@ -1,0 +1,4 @@
+// Package grafana has a dashboard for the metrics of package lockprom, golocker.json, to be
+// imported into Grafana 10 or later. Its tests run the queries of all panels against a
+// Prometheus that has scraped a client at work.
+package grafana
