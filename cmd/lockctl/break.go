@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/golocker/golocker/locker"
+)
+
+func (t *tool) breakCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "break NAME",
+		Short: "Take a lock away from whoever holds it",
+		Long: `Break ends all leases on a lock, whoever holds it. It is meant for a holder that is
+known to be dead. One that is alive goes on as if it held the lock until its next
+renewal, for a third of its TTL; only fencing tokens keep it from doing harm then.`,
+		Args:              exactly(1, "the name of a lock"),
+		ValidArgsFunction: t.completeName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := t.target.open()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			name := args[0]
+			if !yes {
+				status, err := client.Inspect(cmd.Context(), name)
+				if err != nil {
+					return err
+				}
+				if !status.Held() {
+					return notHeld(name)
+				}
+				if err := t.confirm(viewOf(name, status)); err != nil {
+					return err
+				}
+			}
+			holders, err := client.ForceRelease(cmd.Context(), name)
+			if errors.Is(err, locker.ErrAbsent) {
+				return notHeld(name)
+			}
+			if err != nil {
+				return err
+			}
+			view := viewOf(name, locker.Status{Holders: holders})
+			if t.json {
+				return t.writeJSON(struct {
+					Name   string       `json:"name"`
+					Broken []holderView `json:"broken"`
+				}{name, view.Holders})
+			}
+			for _, h := range view.Holders {
+				fmt.Fprintf(t.out, "Taken from %s.\n", h.who())
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+func notHeld(name string) error {
+	return &exitError{exitNotHeld, fmt.Errorf("nobody holds the lock %q", name)}
+}
+
+// confirm asks whether a lock is to be broken.
+func (t *tool) confirm(l lockView) error {
+	if !isTerminal(t.in) {
+		return usage("break asks before it acts, and there is nobody to ask: give --yes")
+	}
+	if err := writeLock(t.err, l); err != nil {
+		return err
+	}
+	fmt.Fprintf(t.err, "\nTake it away? A holder that is alive will go on for a while. [y/N] ")
+	answer, _ := bufio.NewReader(t.in).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return &exitError{exitFailed, errors.New("nothing was done")}
+}

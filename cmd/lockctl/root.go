@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// streams are where lockctl reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// A tool is one call of lockctl.
+type tool struct {
+	streams
+	target target
+	json   bool
+}
+
+// execute runs lockctl and returns its exit code.
+func execute(ctx context.Context, args []string, s streams) int {
+	t := &tool{streams: s}
+	root := t.root()
+	root.SetArgs(longURL(args))
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	err := root.ExecuteContext(ctx)
+	if e, ok := errors.AsType[*exitError](err); err != nil && (!ok || e.err != nil) {
+		t.complain(err)
+	}
+	return exitCode(err)
+}
+
+// complain tells why lockctl ends.
+func (t *tool) complain(err error) {
+	if t.json {
+		_ = json.NewEncoder(t.err).Encode(struct {
+			Error string `json:"error"`
+			Exit  int    `json:"exit"`
+		}{err.Error(), exitCode(err)})
+		return
+	}
+	fmt.Fprintln(t.err, "lockctl:", printable(err.Error()))
+	if exitCode(err) == exitUsage {
+		fmt.Fprintln(t.err, "Try lockctl --help.")
+	}
+}
+
+// longURL lets -url stand for --url, as many are used to.
+func longURL(args []string) []string {
+	args = append([]string(nil), args...)
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if arg == "-url" || strings.HasPrefix(arg, "-url=") {
+			args[i] = "-" + arg
+		}
+	}
+	return args
+}
+
+func (t *tool) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "lockctl",
+		Short: "Distributed locks on Redis and Valkey, from a shell",
+		Long: `Lockctl runs commands under the locks of golocker and shows who holds which.
+
+The server is given by --url, or by the environment variable LOCKCTL_URL, which
+keeps a password out of the list of processes. Several, an odd number of
+independent servers, make a quorum.`,
+		Example: `  export LOCKCTL_URL=redis://localhost:6379/0
+  lockctl run nightly-report -- ./report.sh
+  lockctl ls
+  lockctl doctor`,
+		SilenceUsage: true, SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("unknown command %q", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	t.target.addFlags(root.PersistentFlags())
+	root.PersistentFlags().BoolVar(&t.json, "json", false, "write JSON")
+	root.PersistentFlags().SortFlags = false
+	t.target.completeFlags(root)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if errors.Is(err, pflag.ErrHelp) {
+			return err
+		}
+		return &exitError{exitUsage, err}
+	})
+	root.AddCommand(t.runCommand(), t.lsCommand(), t.showCommand(), t.watchCommand(), t.breakCommand(),
+		t.benchCommand(), t.versionCommand())
+	return root
+}
+
+// exactly demands so many arguments, which what names.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usage("%s needs %s", cmd.CommandPath(), what)
+		}
+		return nil
+	}
+}
+
+// atMost allows so many arguments.
+func atMost(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usage("%s takes %s", cmd.CommandPath(), what)
+		}
+		return nil
+	}
+}
+
+// writeJSON writes one value, for people as well.
+func (t *tool) writeJSON(v any) error {
+	e := json.NewEncoder(t.out)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// isTerminal tells whether stream is one, where somebody reads or types.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && isTerminalFile(f)
+}

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/golocker/golocker/cmd/lockctl/internal/guard"
+	"github.com/golocker/golocker/locker"
+)
+
+// heldVariables are what a command finds in its environment.
+const (
+	keyVariable      = "LOCKCTL_KEY"
+	tokenVariable    = "LOCKCTL_TOKEN"
+	deadlineVariable = "LOCKCTL_DEADLINE"
+)
+
+var heldVariables = []string{keyVariable, tokenVariable, deadlineVariable}
+
+// releaseTime bounds how long lockctl waits for the confirmation that the lock is free.
+const releaseTime = 5 * time.Second
+
+// A runner runs one command under a lock.
+type runner struct {
+	*tool
+	flags *runFlags
+	key   string
+	path  string
+	args  []string
+
+	signals chan os.Signal
+	lease   *locker.Lease
+	process *guard.Process
+	console *console
+	group   int // the command's process group, 0 until it is started
+	pending []syscall.Signal
+}
+
+// run returns an exitError in any case but that of a command that has ended well.
+func (r *runner) run(ctx context.Context) error {
+	r.signals = make(chan os.Signal, 16)
+	signal.Notify(r.signals, passedOn()...)
+	defer signal.Stop(r.signals)
+
+	client, err := r.target.open()
+	if err != nil {
+		return err
+	}
+	asked, err := r.take(ctx, client)
+	if err != nil {
+		client.Close()
+		return err
+	}
+	result, err := r.supervise(asked)
+	if err == nil && len(result.Left) > 0 {
+		// Not released: what still runs counts on it. Nor is the client closed, as
+		// that would release it.
+		return &exitError{exitFailed, fmt.Errorf("the processes %v of the command could not be ended; the lock %q is left to run out", result.Left, r.key)}
+	}
+	held := r.lease.Err()
+	released := r.release(ctx)
+	client.Close()
+	if err != nil {
+		return err
+	}
+	return r.outcome(result, errors.Join(held, released))
+}
+
+// take gets the lock. The moment is one from before the lease was known.
+func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	type answer struct {
+		lease *locker.Lease
+		err   error
+	}
+	mutex := client.Mutex(r.key, r.flags.options()...)
+	asked := guard.Now()
+	answers := make(chan answer, 1)
+	begun := time.Now()
+	go func() {
+		take := mutex.Lock
+		if r.flags.nonblock {
+			take = mutex.TryLock
+		}
+		lease, err := take(ctx)
+		answers <- answer{lease, err}
+	}()
+	var ended syscall.Signal
+	for {
+		select {
+		case sig := <-r.signals:
+			if s, ok := ends(sig); ok && ended == 0 {
+				ended = s
+				cancel(fmt.Errorf("signal: %v", s))
+			} else if ok := pausing(sig.(syscall.Signal)); ok {
+				suspend()
+				signal.Notify(r.signals, passedOn()...)
+			}
+		case a := <-answers:
+			switch {
+			case ended != 0:
+				if a.err == nil {
+					_ = a.lease.Unlock(context.WithoutCancel(ctx))
+				}
+				return asked, &exitError{exitSignal + int(ended), nil}
+			case errors.Is(a.err, locker.ErrUnavailable):
+				return asked, a.err
+			case errors.Is(a.err, locker.ErrLocked), errors.Is(a.err, locker.ErrWaitTimeout):
+				return asked, &exitError{r.flags.conflict, a.err}
+			case a.err != nil:
+				return asked, a.err
+			}
+			r.lease = a.lease
+			if asked.Suspended() {
+				// While it waited; whether the lease began before or after that is unknown.
+				asked = guard.Now()
+				if err := a.lease.Extend(ctx, r.flags.ttl); err != nil {
+					return asked, err
+				}
+			}
+			r.say(true, event{Event: "acquired", Token: uint64(a.lease.Token()), WaitedMS: time.Since(begun).Milliseconds()})
+			return asked, nil
+		}
+	}
+}
+
+// ends tells whether a signal ends a program that does not expect it.
+func ends(sig os.Signal) (syscall.Signal, bool) {
+	s, ok := sig.(syscall.Signal)
+	return s, ok && s != signalResize && !pausing(s)
+}
+
+// supervise runs the command to its end.
+func (r *runner) supervise(asked guard.Moment) (guard.Result, error) {
+	deadline := r.lease.Deadline()
+	if deadline.IsZero() {
+		return guard.Result{}, r.lease.Err()
+	}
+	process, err := guard.Start(guard.Command{Path: r.path, Args: r.args, Env: r.environment(deadline)}, r.flags.times(), asked, deadline)
+	if err != nil {
+		return guard.Result{}, err
+	}
+	r.process, r.console = process, openConsole()
+	// Renewals are seen within a fiftieth of the TTL.
+	tick := time.NewTicker(min(max(r.flags.ttl/50, 10*time.Millisecond), time.Second))
+	defer tick.Stop()
+	lost := r.lease.Context().Done()
+	for {
+		select {
+		case e := <-process.Events():
+			if e.Result != nil {
+				r.console.takeBack(e.Result.Ended || e.Result.Signal != 0)
+				return *e.Result, nil
+			}
+			r.heed(e)
+		case sig := <-r.signals:
+			r.pass(sig.(syscall.Signal))
+		case <-tick.C:
+			if d := r.lease.Deadline(); !d.IsZero() {
+				process.Extend(d)
+			}
+		case <-lost:
+			lost = nil
+			r.say(false, event{Event: "lost", Error: context.Cause(r.lease.Context()).Error()})
+			process.End()
+		}
+	}
+}
+
+// pass gives a signal on to the command, as soon as there is one.
+func (r *runner) pass(sig syscall.Signal) {
+	if r.group == 0 {
+		r.pending = append(r.pending, sig)
+		return
+	}
+	r.process.Signal(sig)
+}
+
+// heed does what has to be done when a command has been started or stopped.
+func (r *runner) heed(e guard.Event) {
+	switch {
+	case e.Started != 0:
+		r.group = e.Started
+		if r.console != nil && r.console.alone() && r.console.ours() {
+			r.console.give(r.group)
+		}
+		for _, sig := range r.pending {
+			r.process.Signal(sig)
+		}
+	case r.console == nil: // somebody has stopped it, who will make it go on
+	case wantsTerminal(e.Stopped) && r.console.ours():
+		r.console.give(r.group)
+		r.process.Signal(signalContinue)
+	default:
+		// Ctrl-Z, or the terminal is another job's. The shell has to learn of it.
+		r.say(false, event{Event: "suspended", Error: "the lock is not renewed until lockctl goes on, and is lost at " + stamp(r.lease.Deadline())})
+		suspend()
+		signal.Notify(r.signals, passedOn()...)
+		if r.console.ours() {
+			r.console.give(r.group)
+		}
+		r.process.Signal(signalContinue)
+	}
+}
+
+// environment is the command's. What an outer lockctl has said about its lock does not
+// hold for this one.
+func (r *runner) environment(deadline time.Time) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains(heldVariables, name)
+	})
+	env = append(env, keyVariable+"="+r.key, deadlineVariable+"="+stamp(deadline))
+	if token := r.lease.Token(); token != 0 {
+		env = append(env, tokenVariable+"="+token.String())
+	}
+	return env
+}
+
+// stamp is a time of day as scripts can read it.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// release gives the lock up. Its error is one that tells of a loss.
+func (r *runner) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer cancel()
+	switch err := r.lease.Unlock(ctx); {
+	case err == nil:
+		r.say(true, event{Event: "released"})
+	case errors.Is(err, locker.ErrNotHeld), errors.Is(err, locker.ErrLost):
+		return err
+	default:
+		// The command has run under the lock all the same.
+		r.say(false, event{Event: "not released", Error: err.Error() + "; the lock is free when its TTL has passed"})
+	}
+	return nil
+}
+
+// outcome tells how the command has ended, by an exit code.
+func (r *runner) outcome(result guard.Result, lost error) error {
+	if failed, ok := errors.AsType[*guard.StartError](result.Err); ok {
+		if errors.Is(failed, syscall.ETIME) {
+			return &exitError{exitLost, errors.New("the lock had run out before the command could be started")}
+		}
+		return cannotRun(r.args[0], failed.Err)
+	}
+	switch {
+	case errors.Is(result.Err, guard.ErrGuardian):
+		return &exitError{exitFailed, errors.New("the guardian was killed, so the command was ended")}
+	case result.Err != nil:
+		return result.Err
+	case result.Ended:
+		why := "it could not be renewed"
+		if lost != nil {
+			why = lost.Error()
+		}
+		return &exitError{exitLost, fmt.Errorf("the command was ended, since the lock %q was lost or about to be: %s", r.key, why)}
+	case lost != nil:
+		return &exitError{exitLost, fmt.Errorf("the lock %q was lost while the command ran: %w", r.key, lost)}
+	case result.Signal != 0:
+		if result.Signal == syscall.SIGINT && r.console != nil {
+			interrupt(result.Signal)
+		}
+		return &exitError{exitSignal + int(result.Signal), nil}
+	case result.Code != 0:
+		return &exitError{result.Code, nil}
+	}
+	return nil
+}
+
+// An event is something that lockctl has to say while its command runs.
+type event struct {
+	Event    string `json:"event"`
+	Key      string `json:"key"`
+	Token    uint64 `json:"token,omitempty"`
+	WaitedMS int64  `json:"waited_ms,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+// say writes to the standard error; the other streams are the command's. What is chatter
+// is left out unless it is asked for.
+func (r *runner) say(chatter bool, e event) {
+	e.Key = r.key
+	switch {
+	case r.json:
+		_ = json.NewEncoder(r.err).Encode(e)
+	case r.flags.quiet, chatter && !r.flags.verbose:
+	case e.Error != "":
+		fmt.Fprintf(r.err, "lockctl: %s: %s: %s\n", printable(e.Key), e.Event, printable(e.Error))
+	default:
+		fmt.Fprintf(r.err, "lockctl: %s: %s\n", printable(e.Key), e.Event)
+	}
+}

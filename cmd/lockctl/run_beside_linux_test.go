@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/internal/servertest"
+	"github.com/golocker/golocker/locker"
+)
+
+// A disaster is what may befall a lockctl whose command runs.
+type disaster struct {
+	strike func(t *testing.T, s scene)
+	code   int // of the lockctl that was struck
+}
+
+// A scene is a lockctl that holds a lock, and one that waits for it.
+type scene struct {
+	server   *servertest.Server
+	network  *wire.Wire // of the holder
+	holder   *proc
+	guardian int
+	observer *locker.Client
+}
+
+const killed = -1 // there is no exit code then
+
+var disasters = map[string]disaster{
+	"lockctl is killed": {func(t *testing.T, s scene) {
+		require.NoError(t, s.holder.Process.Kill())
+	}, killed},
+	"lockctl is stopped": {func(t *testing.T, s scene) {
+		require.NoError(t, s.holder.Process.Signal(syscall.SIGSTOP))
+	}, exitLost},
+	"its process group is killed": {func(t *testing.T, s scene) {
+		require.NoError(t, syscall.Kill(-s.holder.Process.Pid, syscall.SIGKILL))
+	}, killed},
+	"the guardian is killed": {func(t *testing.T, s scene) {
+		require.NoError(t, syscall.Kill(s.guardian, syscall.SIGKILL))
+	}, exitFailed},
+	"the guardian is stopped and the network cut": {func(t *testing.T, s scene) {
+		require.NoError(t, syscall.Kill(s.guardian, syscall.SIGSTOP))
+		s.network.Partition()
+	}, exitLost},
+	"the network is cut": {func(t *testing.T, s scene) {
+		s.network.Partition()
+	}, exitLost},
+	"every connection is swallowed": {func(t *testing.T, s scene) {
+		s.network.HangDials()
+		s.network.Mute()
+	}, exitLost},
+	"the server is killed and comes back late": {func(t *testing.T, s scene) {
+		s.server.Kill()
+		<-s.holder.ended
+		s.server.Restart()
+	}, exitLost},
+	"the server hangs": {func(t *testing.T, s scene) {
+		s.server.Pause()
+		<-s.holder.ended
+		s.server.Resume()
+	}, exitLost},
+}
+
+// besideTTL is short, for the tests to be.
+const besideTTL = 2 * time.Second
+
+// Whatever becomes of lockctl, its guardian, the server and the network: no process of a
+// command runs when the next holder's command begins.
+func TestNoCommandRunsBesideAnothers(t *testing.T) {
+	const times = 3
+	berths := make(chan struct{}, 12)
+	for name, d := range disasters {
+		for i := range times {
+			t.Run(fmt.Sprintf("%s/%d", name, i), func(t *testing.T) {
+				t.Parallel()
+				berths <- struct{}{}
+				defer func() { <-berths }()
+				striking(t, d)
+			})
+		}
+	}
+}
+
+func striking(t *testing.T, d disaster) {
+	s := scene{server: servertest.Single(t, servertest.Persist())}
+	direct := "redis://" + s.server.Addr
+	s.network = wire.New(wire.TCP(s.server.Addr))
+	t.Cleanup(func() { _ = s.network.Close() })
+	through, err := s.network.Listen()
+	require.NoError(t, err)
+	s.observer = observer(t, direct)
+	dir := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+
+	first := program(t, "redis://"+through+"?timeout=1s", "run", "--ttl", besideTTL.String(), "k", "--", self, beatCommand, dir, "first", "-job")
+	first.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	s.holder = startCmd(t, first)
+	var pids []int
+	eventually(t, "the command and its jobs run", func() bool {
+		pids = pulseOf(t, dir, "first").pids
+		return len(pids) == 3
+	})
+	guardians := childrenOf(s.holder.Process.Pid)
+	require.Len(t, guardians, 1)
+	s.guardian = guardians[0]
+
+	second := start(t, direct, "run", "--ttl", besideTTL.String(), "k", "--", self, beatCommand, dir, "second", "-after", "first", "-for", "50ms")
+	awaitWaiters(t, s.observer, "k", 1)
+	d.strike(t, s)
+	require.Zero(t, second.code(t), second.err.String())
+
+	before, after := pulseOf(t, dir, "first"), pulseOf(t, dir, "second")
+	assert.Less(t, before.last, after.first, "the first command has done something after the second one had begun")
+	alive, err := filepath.Glob(filepath.Join(dir, "alive-*"))
+	require.NoError(t, err)
+	assert.Empty(t, alive, "processes of the first command were there when the second one began")
+	for _, pid := range pids {
+		assert.Contains(t, []string{"", "Z", "X"}, stateOf(pid), "a process of the first command is left")
+	}
+
+	_ = s.holder.Process.Signal(syscall.SIGCONT)
+	s.network.Heal()
+	assert.Equal(t, d.code, s.holder.code(t), s.holder.err.String())
+	eventually(t, "the guardian is gone", func() bool {
+		state := stateOf(s.guardian)
+		return state == "" || state == "Z"
+	})
+}

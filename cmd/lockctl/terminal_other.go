@@ -1,0 +1,32 @@
+//go:build !unix
+
+package main
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/term"
+)
+
+func isTerminalFile(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// A console is the terminal that lockctl and its command share; here there is nothing to
+// be done about that.
+type console struct{}
+
+func openConsole() *console             { return nil }
+func (*console) ours() bool             { return false }
+func (*console) alone() bool            { return false }
+func (*console) give(int)               {}
+func (*console) takeBack(bool)          {}
+func suspend()                          {}
+func interrupt(syscall.Signal)          {}
+func pausing(syscall.Signal) bool       { return false }
+func passedOn() []os.Signal             { return []os.Signal{os.Interrupt, syscall.SIGTERM} }
+func wantsTerminal(syscall.Signal) bool { return false }
+
+const (
+	signalContinue = syscall.Signal(0)
+	signalResize   = syscall.Signal(-1)
+)

@@ -1,0 +1,108 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+func isTerminalFile(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// A console is the terminal that lockctl and its command share. Only one process group
+// may read from it at a time, and is sent what Ctrl-C and Ctrl-Z mean.
+type console struct {
+	fd    int
+	state *term.State // as it was before the command
+	given bool        // to the command
+}
+
+// openConsole returns the terminal of the standard input, or nil if that is none.
+func openConsole() *console {
+	c := &console{fd: int(os.Stdin.Fd())}
+	if !term.IsTerminal(c.fd) {
+		return nil
+	}
+	c.state, _ = term.GetState(c.fd)
+	return c
+}
+
+// ours tells whether lockctl's group has the terminal.
+func (c *console) ours() bool {
+	group, err := unix.IoctlGetInt(c.fd, unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// alone tells that no pipeline shares the terminal with the command, which would be cut
+// off from it.
+func (c *console) alone() bool { return term.IsTerminal(int(os.Stdout.Fd())) }
+
+// give gives the terminal to the command's group.
+func (c *console) give(group int) {
+	signal.Ignore(syscall.SIGTTOU) // for who is not in front this would be a reason to stop
+	if unix.IoctlSetPointerInt(c.fd, unix.TIOCSPGRP, group) == nil {
+		c.given = true
+	}
+}
+
+// takeBack gets the terminal back. A command that was killed has not left it as it was.
+func (c *console) takeBack(killed bool) {
+	if c == nil || !c.given {
+		return
+	}
+	c.give(unix.Getpgrp())
+	c.given = false
+	if killed && c.state != nil {
+		_ = term.Restore(c.fd, c.state)
+	}
+}
+
+// suspend stops lockctl with all of its job, until the shell makes it go on.
+func suspend() {
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, syscall.SIGCONT)
+	defer signal.Stop(resumed)
+	signal.Reset(syscall.SIGTSTP)
+	_ = syscall.Kill(0, syscall.SIGTSTP)
+	select {
+	case <-resumed:
+	case <-time.After(time.Second): // there is no shell that could, and the system knows
+	}
+}
+
+// interrupt sends a signal on to the script that has started lockctl, if Ctrl-C has only
+// reached the command.
+func interrupt(sig syscall.Signal) {
+	signal.Ignore(sig)
+	_ = syscall.Kill(0, sig)
+}
+
+// passedOn are the signals that lockctl passes on to its command. Those that were ignored
+// when it began stay so, for the command too.
+func passedOn() []os.Signal {
+	var signals []os.Signal
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP, syscall.SIGWINCH} {
+		if !signal.Ignored(sig) {
+			signals = append(signals, sig)
+		}
+	}
+	return signals
+}
+
+// pausing tells whether a signal asks a command to pause.
+func pausing(sig syscall.Signal) bool { return sig == syscall.SIGTSTP || sig == syscall.SIGSTOP }
+
+// wantsTerminal tells whether a command was stopped because it used the terminal while it
+// was not in front.
+func wantsTerminal(sig syscall.Signal) bool { return sig == syscall.SIGTTIN || sig == syscall.SIGTTOU }
+
+const (
+	signalContinue = syscall.SIGCONT
+	signalResize   = syscall.SIGWINCH
+)
