@@ -1,0 +1,190 @@
+package migrating
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	rsredis "github.com/go-redsync/redsync/v4/redis"
+	rsgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/drivers/goredis"
+	"github.com/golocker/golocker/internal/servertest"
+	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/redlock"
+)
+
+// fleet runs processes of which each uses one of the locks, and finds two that are in
+// their critical section at the same time.
+func fleet(t *testing.T, locks ...Lock) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	const each = 15
+	var inside, entered atomic.Int32
+	var all sync.WaitGroup
+	for _, lock := range locks {
+		for range 2 {
+			all.Go(func() {
+				for range each {
+					err := lock(ctx, "orders:42", func(ctx context.Context) error {
+						assert.Equal(t, int32(1), inside.Add(1), "two are inside")
+						entered.Add(1)
+						time.Sleep(time.Millisecond) // somebody else has time to come in
+						inside.Add(-1)
+						return ctx.Err()
+					})
+					if !assert.NoError(t, err) {
+						return
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	assert.EqualValues(t, 2*each*len(locks), entered.Load())
+}
+
+func newRedis(t *testing.T, addr string) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	return rdb
+}
+
+func newClient(t *testing.T, rdb *redis.Client, opts ...locker.ClientOption) *locker.Client {
+	client, err := locker.New(goredis.Wrap(rdb), opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return client
+}
+
+func newRueidislock(t *testing.T, addr string, majority int32) rueidislock.Locker {
+	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}},
+		KeyMajority:  majority,
+		TryNextAfter: time.Second, // 20 ms are too few on a machine that is busy
+	})
+	require.NoError(t, err)
+	t.Cleanup(l.Close)
+	return l
+}
+
+// others are the locks of other libraries on one server.
+func others(t *testing.T, addr string) map[string]Lock {
+	rdb := newRedis(t, addr)
+	rs, rl, ru := redsync.New(rsgoredis.NewPool(rdb)), redislock.New(rdb), newRueidislock(t, addr, 2)
+	return map[string]Lock{
+		"redsync": func(ctx context.Context, name string, work func(ctx context.Context) error) error {
+			return Redsync(ctx, rs, name, work)
+		},
+		"redislock": func(ctx context.Context, name string, work func(ctx context.Context) error) error {
+			return Redislock(ctx, rl, name, work)
+		},
+		"rueidislock": func(ctx context.Context, name string, work func(ctx context.Context) error) error {
+			return Rueidislock(ctx, ru, name, work)
+		},
+		"handwritten": func(ctx context.Context, name string, work func(ctx context.Context) error) error {
+			return Handwritten(ctx, rdb, name, work)
+		},
+		"Redisson": RLock(rdb),
+	}
+}
+
+// A fleet in which some processes use the old library and some golocker, on one key.
+func TestSameKeyExcludesBoth(t *testing.T) {
+	for _, name := range []string{"redsync", "redislock", "handwritten"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr := servertest.Single(t).Addr
+			old, rdb := others(t, addr)[name], newRedis(t, addr)
+			fair, unfair := newClient(t, rdb), newClient(t, rdb, locker.Unfair())
+			fleet(t, old, Ours(fair), Ours(unfair))
+		})
+	}
+	t.Run("rueidislock with one key", func(t *testing.T) {
+		t.Parallel()
+		addr := servertest.Single(t).Addr
+		ru := newRueidislock(t, addr, 1)
+		client, err := SameKeyAsRueidislock(ru)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, client.Close()) })
+		fleet(t, Ours(client), func(ctx context.Context, name string, work func(ctx context.Context) error) error {
+			return Rueidislock(ctx, ru, name, work)
+		})
+	})
+}
+
+// The three steps of a migration that takes both locks: at each moment there are only
+// processes of two neighbouring steps.
+func TestBothExcludeEither(t *testing.T) {
+	for _, name := range []string{"redsync", "redislock", "rueidislock", "handwritten", "Redisson"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr := servertest.Single(t).Addr
+			old, ours := others(t, addr)[name], Ours(newClient(t, newRedis(t, addr), locker.Prefix("locks:")))
+			fleet(t, old, Both(ours, old))
+			fleet(t, Both(ours, old), ours)
+		})
+	}
+}
+
+// Redlock of redsync and of golocker on the same servers.
+func TestQuorumOfRedsyncAndOurs(t *testing.T) {
+	var pools []rsredis.Pool
+	var connectors []driver.Connector
+	for _, server := range servertest.Servers(t, 3) {
+		rdb := newRedis(t, server.Addr)
+		pools, connectors = append(pools, rsgoredis.NewPool(rdb)), append(connectors, goredis.Wrap(rdb))
+	}
+	rs := redsync.New(pools...)
+	client, err := redlock.New(connectors, redlock.Config{Bootstrap: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	fleet(t, Ours(client), func(ctx context.Context, name string, work func(ctx context.Context) error) error {
+		return Redsync(ctx, rs, name, work)
+	})
+}
+
+// What they are replaced by does the same.
+func TestReplacements(t *testing.T) {
+	addr := servertest.Single(t).Addr
+	rdb := newRedis(t, addr)
+	client, ru := newClient(t, rdb), newRueidislock(t, addr, 2)
+	done := 0
+	work := func(ctx context.Context) error { done++; return ctx.Err() }
+	require.NoError(t, NotRedsync(t.Context(), client, "a", work))
+	require.NoError(t, NotRedislock(t.Context(), client, "b", work))
+	require.NoError(t, NotRueidislock(t.Context(), ru, "c", work))
+	require.NoError(t, NotHandwritten(t.Context(), rdb, "d", work))
+	assert.Equal(t, 4, done)
+}
+
+// Those of another kind are told apart at once: a fenced lock waits for a foreign
+// string that expires, one with owners reports it, and so do all for Redisson's hash.
+func TestWhatOtherKindsSay(t *testing.T) {
+	addr := servertest.Single(t).Addr
+	rdb := newRedis(t, addr)
+	client := newClient(t, rdb)
+	require.NoError(t, Handwritten(t.Context(), rdb, "string", func(ctx context.Context) error {
+		_, err := client.Mutex("string", locker.Fenced()).TryLock(ctx)
+		assert.ErrorIs(t, err, locker.ErrLocked)
+		_, err = client.Mutex("string", locker.Reentrant()).TryLock(ctx)
+		assert.ErrorIs(t, err, locker.ErrForeign)
+		return nil
+	}))
+	require.NoError(t, RLock(rdb)(t.Context(), "hash", func(ctx context.Context) error {
+		_, err := client.Mutex("hash").TryLock(ctx)
+		assert.ErrorIs(t, err, locker.ErrForeign)
+		return nil
+	}))
+}

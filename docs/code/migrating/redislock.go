@@ -1,0 +1,30 @@
+package migrating
+
+import (
+	"context"
+	"time"
+
+	"github.com/bsm/redislock"
+
+	"github.com/golocker/golocker/locker"
+)
+
+// Redislock is what a use of bsm/redislock looks like.
+func Redislock(ctx context.Context, rl *redislock.Client, name string, work func(ctx context.Context) error) error {
+	lock, err := rl.Obtain(ctx, name, 8*time.Second, &redislock.Options{
+		RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond),
+		Metadata:      "nightly import",
+	})
+	if err != nil { // redislock.ErrNotObtained
+		return err
+	}
+	defer lock.Release(context.WithoutCancel(ctx))
+	return renewed(ctx, 8*time.Second, func(ctx context.Context) error {
+		return lock.Refresh(ctx, 8*time.Second, nil)
+	}, work)
+}
+
+// NotRedislock is the same with golocker.
+func NotRedislock(ctx context.Context, client *locker.Client, name string, work func(ctx context.Context) error) error {
+	return client.Do(ctx, name, work, locker.TTL(8*time.Second), locker.Metadata("nightly import"))
+}

@@ -1,0 +1,36 @@
+package migrating
+
+import (
+	"context"
+
+	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/golocker/golocker/drivers/rueidis"
+	"github.com/golocker/golocker/locker"
+)
+
+// Rueidislock is what a use of rueidislock looks like.
+func Rueidislock(ctx context.Context, rl rueidislock.Locker, name string, work func(ctx context.Context) error) error {
+	ctx, cancel, err := rl.WithContext(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return work(ctx)
+}
+
+// NotRueidislock is the same with golocker, on the client that the locker has.
+func NotRueidislock(ctx context.Context, rl rueidislock.Locker, name string, work func(ctx context.Context) error) error {
+	client, err := locker.New(rueidis.Wrap(rl.Client()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.Do(ctx, name, work)
+}
+
+// SameKeyAsRueidislock has the keys of a rueidislock with KeyMajority 1.
+func SameKeyAsRueidislock(rl rueidislock.Locker) (*locker.Client, error) {
+	client, err := locker.New(rueidis.Wrap(rl.Client()), locker.Prefix("rueidislock:0:"))
+	return client, err
+}
