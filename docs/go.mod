@@ -21,6 +21,7 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/golocker/golocker/conformance v0.0.0
 	github.com/golocker/golocker/internal/servertest v0.0.0
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
