@@ -76,18 +76,18 @@ func pieces(block string) []string {
 	}
 	importing := false
 	for line := range strings.Lines(block) {
-		trimmed := strings.TrimSpace(line)
-		switch {
+		switch trimmed := strings.TrimSpace(line); {
 		case trimmed == "// …":
 			end()
 			continue
 		case strings.HasPrefix(line, "import "):
 			importing = true
-		case importing && !strings.HasPrefix(line, "\t") && trimmed != ")":
+		}
+		piece.WriteString(line)
+		if importing && (strings.HasPrefix(line, ")") || strings.HasSuffix(line, "\"\n")) && !strings.HasPrefix(line, "\t") {
 			importing = false
 			end()
 		}
-		piece.WriteString(line)
 	}
 	end()
 	return all

@@ -107,8 +107,8 @@ func TestSameKeyExcludesBoth(t *testing.T) {
 			t.Parallel()
 			addr := servertest.Single(t).Addr
 			old, rdb := others(t, addr)[name], newRedis(t, addr)
-			fair, unfair := newClient(t, rdb), newClient(t, rdb, locker.Unfair())
-			fleet(t, old, Ours(fair), Ours(unfair))
+			fair, unfair, fenced := newClient(t, rdb), newClient(t, rdb, locker.Unfair()), newClient(t, rdb, locker.Fenced())
+			fleet(t, old, Ours(fair), Ours(unfair), Ours(fenced))
 		})
 	}
 	t.Run("rueidislock with one key", func(t *testing.T) {
@@ -147,12 +147,16 @@ func TestQuorumOfRedsyncAndOurs(t *testing.T) {
 		pools, connectors = append(pools, rsgoredis.NewPool(rdb)), append(connectors, goredis.Wrap(rdb))
 	}
 	rs := redsync.New(pools...)
-	client, err := redlock.New(connectors, redlock.Config{Bootstrap: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	fleet(t, Ours(client), func(ctx context.Context, name string, work func(ctx context.Context) error) error {
+	locks := []Lock{func(ctx context.Context, name string, work func(ctx context.Context) error) error {
 		return Redsync(ctx, rs, name, work)
-	})
+	}}
+	for _, option := range []locker.ClientOption{locker.Label("plain"), locker.Fenced()} {
+		client, err := redlock.New(connectors, redlock.Config{Bootstrap: true}, option)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, client.Close()) })
+		locks = append(locks, Ours(client))
+	}
+	fleet(t, locks...)
 }
 
 // What they are replaced by does the same.

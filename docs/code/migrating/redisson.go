@@ -44,12 +44,12 @@ func RLock(rdb *redis.Client) Lock {
 				return err
 			}
 			if left == -2 {
-				break
+				break // it was free, and is ours
 			}
 			select {
 			case <-ctx.Done():
 				return context.Cause(ctx)
-			case <-time.After(min(50*time.Millisecond, time.Duration(left)*time.Millisecond)):
+			case <-time.After(50 * time.Millisecond):
 			}
 		}
 		defer rlockFree.Run(context.WithoutCancel(ctx), rdb, []string{name, rlockChannel(name)}, holder)
