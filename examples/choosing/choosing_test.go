@@ -12,13 +12,10 @@ import (
 	"go.uber.org/goleak"
 
 	_ "github.com/golocker/golocker/drivers/redigo"
-	"github.com/golocker/golocker/examples/internal/shown"
 	"github.com/golocker/golocker/locker"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestDocumentShowsThisCode(t *testing.T) { shown.Check(t, "../../docs/choosing-a-lock.md") }
 
 func newClient(t *testing.T) *locker.Client {
 	c, err := locker.Open("redigo", "redis://"+miniredis.RunT(t).Addr())
