@@ -3,10 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/golocker/golocker/locker"
 )
@@ -32,8 +30,7 @@ type state struct {
 // writing nonsense; all it does is to refuse a fencing token that is smaller than
 // the largest it has seen. Besides, it watches for violations.
 type ledger struct {
-	out   io.Writer
-	begun time.Time
+	stage stage
 
 	mu       sync.Mutex
 	state    state
@@ -49,9 +46,15 @@ type ledger struct {
 	pause func(worker string)
 }
 
-func newLedger(out io.Writer) *ledger {
+// A stage is where the ledger tells what happens.
+type stage interface {
+	Say(format string, args ...any)
+	Print(format string, args ...any)
+}
+
+func newLedger(s stage) *ledger {
 	return &ledger{
-		out: out, begun: time.Now(),
+		stage:  s,
 		tokens: map[string]locker.Token{}, changed: make(chan struct{}),
 		inside: map[string]string{}, idle: map[string]bool{},
 		pause: func(string) {},
@@ -82,13 +85,9 @@ func (l *ledger) handler() http.Handler {
 	return mux
 }
 
-func (l *ledger) say(format string, args ...any) {
-	fmt.Fprintf(l.out, "%6.2fs  %s\n", time.Since(l.begun).Seconds(), fmt.Sprintf(format, args...))
-}
-
 func (l *ledger) violation(format string, args ...any) {
 	l.failures = append(l.failures, fmt.Sprintf(format, args...))
-	l.say("VIOLATION: "+format, args...)
+	l.stage.Say("VIOLATION: "+format, args...)
 }
 
 func (l *ledger) enter(e entry) (state, bool) {
@@ -122,7 +121,7 @@ func (l *ledger) write(e entry) (state, bool) {
 	defer l.mu.Unlock()
 	if e.Token < l.tokens[e.Job] {
 		l.refused++
-		l.say("%s wants to write with token …%06d: refused, …%06d has been here", e.Worker, e.Token%1e6, l.tokens[e.Job]%1e6)
+		l.stage.Say("%s wants to write with token …%06d: refused, …%06d has been here", e.Worker, e.Token%1e6, l.tokens[e.Job]%1e6)
 		return l.state, false
 	}
 	switch e.Job {
@@ -133,7 +132,7 @@ func (l *ledger) write(e entry) (state, bool) {
 			l.violation("the last ticket is sold to %s and again to %s", l.state.Buyer, e.Name)
 		}
 		l.state.Buyer = e.Name
-		l.say("%s buys the last ticket", e.Name)
+		l.stage.Say("%s buys the last ticket", e.Name)
 	}
 	return l.state, true
 }
@@ -148,7 +147,7 @@ func (l *ledger) draw(e entry) {
 		l.violation("prize %d is drawn when it is the turn of %d", e.Prize, len(l.state.Winners)+1)
 	}
 	l.state.Winners = append(l.state.Winners, e.Name)
-	l.say("%s draws prize %2d: %s", e.Worker, e.Prize, e.Name)
+	l.stage.Say("%s draws prize %2d: %s", e.Worker, e.Prize, e.Name)
 }
 
 // summary prints what happened and tells whether all went well.
@@ -161,7 +160,7 @@ func (l *ledger) summary() bool {
 	if l.state.Buyer == "" {
 		l.violation("the last ticket was not sold")
 	}
-	fmt.Fprintf(l.out, `
+	l.stage.Print(`
 Winners drawn:              %d of %d
 Last ticket sold to:        %s
 Workers killed in the act:  %d

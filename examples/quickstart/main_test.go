@@ -14,16 +14,14 @@ import (
 
 // The test binary is its own worker, as the program is.
 func TestMain(m *testing.M) {
-	if isWorker() {
-		os.Exit(workerMain())
-	}
+	program.PlayPart()
 	os.Exit(m.Run())
 }
 
 func playThrough(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
-	status := run(append(args, "-ttl", "600ms"), &out, &errs)
+	status := program.Run(append(args, "-ttl", "600ms"), &out, &errs)
 	require.Zero(t, status, "%s%s", out.String(), errs.String())
 	return out.String()
 }
@@ -60,16 +58,20 @@ func TestBadArguments(t *testing.T) {
 		{"-nosuchflag"},
 	} {
 		var out, errs bytes.Buffer
-		assert.NotZero(t, run(args, &out, &errs), "%q", args)
+		assert.NotZero(t, program.Run(args, &out, &errs), "%q", args)
 		assert.NotEmpty(t, errs.String(), "%q", args)
 		assert.NotContains(t, errs.String()+out.String(), "hunter2")
 	}
 }
 
+type silence struct{}
+
+func (silence) Say(string, ...any)   {}
+func (silence) Print(string, ...any) {}
+
 // The ledger is what finds violations; it must be able to.
 func TestLedgerFindsViolations(t *testing.T) {
-	var out bytes.Buffer
-	l := newLedger(&out)
+	l := newLedger(silence{})
 	l.enter(entry{Worker: "a", Job: "lottery", Token: 2})
 	l.write(entry{Worker: "a", Job: "lottery", Token: 2, Prize: 1, Name: "x"})
 	l.enter(entry{Worker: "b", Job: "lottery", Token: 1}) // beside a, and with a smaller token

@@ -2,15 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/golocker/golocker/examples/internal/demo"
 )
 
 const (
@@ -30,40 +30,28 @@ type director struct {
 }
 
 // play runs one process for each worker until all have ended.
-func play(ctx context.Context, j job, l *ledger) error {
+func play(ctx context.Context, s *demo.Stage, l *ledger) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	p := &director{ledger: l, ttl: j.TTL, cmds: map[string]*exec.Cmd{}, done: map[string]bool{}}
+	p := &director{ledger: l, ttl: s.TTL, cmds: map[string]*exec.Cmd{}, done: map[string]bool{}}
 	l.pause = p.pause
 	server := &http.Server{Handler: l.handler()}
 	go server.Serve(listener)
 	defer server.Close()
 
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	j.Ledger = listener.Addr().String()
 	results := make(chan error, workers)
 	p.mu.Lock() // no accident before all have started
 	for i := range workers {
-		j.Worker = fmt.Sprintf("worker %d", i+1)
-		description, err := json.Marshal(j)
+		name := fmt.Sprintf("worker %d", i+1)
+		cmd, err := s.Start(ctx, "worker", name, listener.Addr().String())
 		if err != nil {
 			p.mu.Unlock()
 			return err
 		}
-		cmd := exec.CommandContext(ctx, program)
-		cmd.Env = append(os.Environ(), jobVariable+"="+string(description))
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			p.mu.Unlock()
-			return err
-		}
-		p.cmds[j.Worker] = cmd
-		go func(name string) { results <- p.wait(name, cmd) }(j.Worker)
+		p.cmds[name] = cmd
+		go func() { results <- p.wait(name, cmd) }()
 	}
 	p.mu.Unlock()
 	for range workers {
@@ -111,7 +99,7 @@ func (p *director) kill(cmd *exec.Cmd) {
 	l.mu.Lock()
 	l.idle[victim] = true
 	l.killed++
-	l.say("%s is killed while it holds the lock; the others get it when its lease ends", victim)
+	l.stage.Say("%s is killed while it holds the lock; the others get it when its lease ends", victim)
 	l.mu.Unlock()
 	cmd.Process.Kill()
 }
@@ -122,19 +110,19 @@ func (p *director) stop(cmd *exec.Cmd) {
 	l.mu.Lock()
 	changed := l.changed
 	if err := suspend(cmd.Process); err != nil {
-		l.say("%s cannot be paused on this system (%v)", sleeper, err)
+		l.stage.Say("%s cannot be paused on this system (%v)", sleeper, err)
 		l.mu.Unlock()
 		return
 	}
 	l.idle[sleeper] = true
-	l.say("%s is paused while it holds the lock, for longer than its lease", sleeper)
+	l.stage.Say("%s is paused while it holds the lock, for longer than its lease", sleeper)
 	l.mu.Unlock()
 	select {
 	case <-changed:
 	case <-time.After(10 * p.ttl):
 	}
 	l.mu.Lock()
-	l.say("%s goes on; it knows nothing of the pause", sleeper)
+	l.stage.Say("%s goes on; it knows nothing of the pause", sleeper)
 	l.mu.Unlock()
 	resume(cmd.Process)
 }

@@ -8,39 +8,20 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"time"
 
+	"github.com/golocker/golocker/examples/internal/demo"
 	"github.com/golocker/golocker/locker"
 )
 
-const jobVariable = "QUICKSTART_JOB"
-
-func isWorker() bool { return os.Getenv(jobVariable) != "" }
-
-// workerMain is a worker process.
-func workerMain() int {
-	var j job
-	if err := json.Unmarshal([]byte(os.Getenv(jobVariable)), &j); err != nil {
-		fmt.Fprintln(os.Stderr, "quickstart worker:", err)
-		return 1
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := work(ctx, j); err != nil {
-		fmt.Fprintf(os.Stderr, "quickstart worker %s: %v\n", j.Worker, err)
-		return 1
-	}
-	return 0
-}
-
-func work(ctx context.Context, j job) error {
-	client, err := j.open()
+// work is a worker process.
+func work(ctx context.Context, p *demo.Part) error {
+	client, err := p.Open(p.Name, locker.Fenced())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	w := worker{name: j.Worker, ledger: j.Ledger}
+	w := worker{name: p.Name, ledger: p.Args[0]}
 
 	for done := false; !done; {
 		err := client.Do(ctx, "lottery", func(ctx context.Context) error {
