@@ -83,6 +83,7 @@ type Harness struct {
 
 // Capabilities are the optional interfaces of a [driver.Conn].
 type Capabilities struct {
+	// Each tells whether the Conns have the interface of that name in package driver.
 	Batcher    bool
 	Subscriber bool
 	Describer  bool

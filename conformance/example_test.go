@@ -1,6 +1,8 @@
 package conformance_test
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 
 	"github.com/golocker/golocker/conformance"
@@ -40,10 +42,12 @@ func ExampleHarness_known() {
 // Run gives the findings to a test that judges them itself.
 func ExampleRun() {
 	_ = func(t *testing.T) {
-		report := conformance.Run(t, conformance.Harness{Open: refDriver{}.OpenConnector}, conformance.Only("Do/Reply"))
-		for _, r := range report.Results {
-			t.Log(r.Case, r.Status, r.Elapsed)
-		}
+		options := []conformance.Option{conformance.Only("Do/Reply"), conformance.Server("127.0.0.1:6379")}
+		var report conformance.Report = conformance.Run(t, conformance.Harness{Open: refDriver{}.OpenConnector}, options...)
+		slowest := slices.MaxFunc(report.Results, func(a, b conformance.Result) int { return cmp.Compare(a.Elapsed, b.Elapsed) })
+		t.Log(slowest.Case, slowest.Elapsed)
+		uncertain := []conformance.Status{conformance.Skipped, conformance.Known}
+		t.Log("not shown:", report.Names(uncertain...))
 		if err := report.Err(); err != nil {
 			t.Error(err)
 		}

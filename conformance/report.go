@@ -14,8 +14,8 @@ type Report struct {
 
 // A Result is the outcome of one case.
 type Result struct {
-	Case     string
-	Status   Status
+	Case     string        // one of [Cases]
+	Status   Status        // how it ended
 	Failures []string      // what went wrong; for Skipped, why
 	Known    Deviation     // for Known and Stale
 	Elapsed  time.Duration // real time

@@ -71,8 +71,8 @@ func invalid(problem string) error {
 
 // A LockedError says who holds a lock that could not be had. It matches ErrLocked.
 type LockedError struct {
-	Name   string // as given to Mutex
-	Holder Holder
+	Name   string // as given to [Client.Mutex]
+	Holder Holder // one of those who hold it, as far as the server knows
 	by     string // whose record or hold it is, to tell holders apart
 	healed bool   // its record was given back its TTL
 }
@@ -99,7 +99,7 @@ func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 // the wait and why the lock was not had until then. errors.Is and errors.AsType find
 // both.
 type WaitError struct {
-	Name string
+	Name string // as given to [Client.Mutex]
 	// Cause is what ended the wait: the cause of the context, [ErrWaitTimeout]
 	// or [ErrClosed].
 	Cause error
@@ -134,7 +134,7 @@ func (e *WaitError) Unwrap() []error {
 // A LostError is the cause with which a lease's context ends when the lock is
 // lost, or may be. It matches ErrLost.
 type LostError struct {
-	Name string
+	Name string // as given to [Client.Mutex]
 	// Reason is ErrAbsent or ErrTaken where the server said so, ErrMaxHold,
 	// ErrClosed, or nil where the lease's deadline passed without a renewal.
 	Reason error
@@ -172,7 +172,7 @@ func (e *LostError) Unwrap() []error {
 
 // A DeadlockError says that a lock cannot be waited for. It matches ErrDeadlock.
 type DeadlockError struct {
-	Name string
+	Name string // as given to [Client.Mutex]
 	// Nested tells that the context carries a lease of this lock that the new
 	// one would have to wait for. Otherwise the caller is a reader that wants to
 	// write, and another reader waits for the same already: each would wait for
@@ -193,7 +193,7 @@ func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
 // A ForeignError says what stands at a lock's key instead of a lock. It matches
 // ErrForeign.
 type ForeignError struct {
-	Name string
+	Name string // as given to [Client.Mutex]
 	// Type is "mutex", "reentrant lock" or "read-write lock" for a lock of that
 	// kind, and else the server's name for the value's type: "string", "hash", …
 	Type string

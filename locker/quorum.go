@@ -16,12 +16,13 @@ import (
 // zero value of a field is its default.
 type QuorumConfig struct {
 	// NodeTimeout bounds how long one node is waited for. It only matters where the
-	// other nodes do not decide. The default is [DefaultNodeTimeout].
+	// other nodes do not decide. It is at least a millisecond; the default is
+	// [DefaultNodeTimeout].
 	NodeTimeout time.Duration
 	// LongestTTL is the longest TTL that any client of these nodes uses, for locks,
 	// Extend and Detach. A node that has lost its data takes no part in new locks
 	// for so long, since it may have forgotten a lease. All clients need the same
-	// value. The default is [DefaultLongestTTL].
+	// value, which has the limits of [TTL]. The default is [DefaultLongestTTL].
 	LongestTTL time.Duration
 	// Bootstrap lets nodes that are all new, none of which has any data of a lock, be
 	// used at once. Without it they are used when LongestTTL has passed. It must
@@ -33,8 +34,12 @@ func (q QuorumConfig) applyClient(c *clientConfig) { c.quorum = &q }
 
 // Defaults and fixed times of a quorum.
 const (
+	// DefaultNodeTimeout is how long one node is waited for unless [QuorumConfig] says
+	// otherwise.
 	DefaultNodeTimeout = 500 * time.Millisecond
-	DefaultLongestTTL  = time.Minute
+	// DefaultLongestTTL is the longest TTL on a quorum, and how long a node that lost
+	// its data is left out, unless [QuorumConfig] says otherwise.
+	DefaultLongestTTL = time.Minute
 
 	// proposalSlack is how far from a node's own clock the token may lie that a
 	// client proposes, and at most a quarter of LongestTTL: twice as much and the

@@ -10,14 +10,14 @@ import (
 // lock, or answered at all. In its chain is why: a [*LockedError] where others hold
 // it, [ErrUnavailable] where too few nodes answered.
 type QuorumError struct {
-	Votes  []Vote
+	Votes  []Vote // of all nodes, in the order of the list given to [NewQuorum]
 	reason error
 	most   bool // nodes have done what they were asked
 }
 
 // A Vote is what one node of a quorum said.
 type Vote struct {
-	Node   int    // the node's place in the list given to New, from 0
+	Node   int    // the node's place in the list given to [NewQuorum], from 0
 	Answer string // for people to read
 	Err    error  // why there was no answer, if there was none
 }

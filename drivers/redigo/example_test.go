@@ -11,6 +11,7 @@ import (
 
 	"github.com/golocker/golocker/drivers/redigo"
 	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // An application that has a pool wraps it.
@@ -56,6 +57,30 @@ func ExampleWrap() {
 		log.Fatal(err)
 	}
 	// Output: nobody else works on order 42
+}
+
+// Whoever has the settings elsewhere than in a data source name fills a Config.
+func ExampleDriver() {
+	server, err := miniredis.Run() // your server
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+
+	connector, err := redigo.Driver{}.OpenConnector(driver.Config{
+		Network: "tcp", Addrs: []string{server.Addr()}, Timeout: time.Second, PoolSize: 20,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := locker.New(connector)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close() // and the pool
+	lease, err := client.Mutex("orders:42").TryLock(context.Background())
+	fmt.Println(lease.Valid(), err)
+	// Output: true <nil>
 }
 
 // An application that has no pool opens one by name. Importing the package is

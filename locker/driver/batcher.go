@@ -25,8 +25,8 @@ type Batcher interface {
 
 // A Result is what Do would have returned for one command of a batch.
 type Result struct {
-	Value Value
-	Err   error
+	Value Value // the reply, where Err is nil
+	Err   error // tells the outcome of this command, see [OutcomeOf]
 }
 
 // DoBatch sends cmds through c's DoBatch if it is a [Batcher], else one after

@@ -74,8 +74,8 @@ type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Default timeouts of a [Config].
 const (
-	DefaultDialTimeout = 5 * time.Second
-	DefaultTimeout     = 5 * time.Second
+	DefaultDialTimeout = 5 * time.Second // of [Config.DialTimeout]
+	DefaultTimeout     = 5 * time.Second // of [Config.Timeout]
 )
 
 var (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -135,7 +136,8 @@ func ExampleOutcomeOf() {
 		driver.NotSent(errors.New("connection refused")),
 		lost,
 	} {
-		fmt.Println(driver.OutcomeOf(err))
+		var outcome driver.Outcome = driver.OutcomeOf(err)
+		fmt.Println(outcome)
 	}
 	// Output:
 	// replied
@@ -187,6 +189,60 @@ func ExampleWrapper() {
 	// Output:
 	// GET[1 args] <nil>
 	// describes: false
+}
+
+// counter counts the commands of batches, and keeps batches: it is a Batcher itself.
+type counter struct {
+	driver.Wrapper
+	commands int
+}
+
+var _ driver.Batcher = (*counter)(nil)
+
+func (c *counter) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
+	c.commands += len(cmds)
+	return driver.DoBatch(ctx, c.Conn, cmds)
+}
+
+func ExampleBatcher() {
+	conn := &counter{Wrapper: driver.Wrapper{Conn: &memoryConn{data: map[string]string{}}}}
+	driver.DoBatch(context.Background(), conn, make([]driver.Command, 3))
+	fmt.Println(conn.commands)
+	// Output: 3
+}
+
+// A Config's DialFunc opens every connection: through a tunnel, or in tests through one
+// that can fail.
+func ExampleDialFunc() {
+	var dial driver.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return nil, errors.New("the tunnel is closed")
+	}
+	cfg := driver.Config{Addrs: []string{"redis.internal:6379"}, Dial: dial}.WithDefaults()
+	_, err := cfg.Dial(context.Background(), cfg.Network, cfg.Addrs[0])
+	fmt.Println(err)
+	// Output: the tunnel is closed
+}
+
+// A subscription whose connection breaks after the first message.
+type shortSubscription struct{ driver.Subscription }
+
+var _ driver.Listener = shortSubscription{}
+
+func (shortSubscription) Listen(_ context.Context, hear func(driver.Message, error)) error {
+	hear(driver.Message{Channel: "news", Payload: "hello"}, nil)
+	hear(driver.Message{}, driver.ErrGap) // reconnected
+	return driver.ErrClosed
+}
+
+func ExampleListen() {
+	err := driver.Listen(context.Background(), shortSubscription{}, func(m driver.Message, gap error) {
+		fmt.Printf("%q %v\n", m.Payload, gap)
+	})
+	fmt.Println(err)
+	// Output:
+	// "hello" <nil>
+	// "" driver: messages may have been missed
+	// driver: closed
 }
 
 // How the core listens: what it learns is a hint, and a gap means to look for

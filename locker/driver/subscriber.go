@@ -51,6 +51,6 @@ type Subscription interface {
 
 // A Message is what was published on a channel.
 type Message struct {
-	Channel string
-	Payload string
+	Channel string // under the name by which it was added
+	Payload string // any bytes
 }

@@ -18,7 +18,10 @@ type Crew struct {
 }
 
 // A Task is what a Crew does.
-type Task interface{ Run() }
+type Task interface {
+	// Run makes the call, and keeps what comes of it in the Task.
+	Run()
+}
 
 // A Breaker is a Task that can be made to end early.
 type Breaker interface {
@@ -46,7 +49,8 @@ const (
 
 // Call has t run aside and returns when it has. It returns earlier when ctx ends, with
 // ctx's error, or when done is closed, with [driver.ErrClosed]; done may be nil. Then t
-// goes on alone, and must not be touched any more. A [Breaker] is broken first.
+// goes on alone, and must not be touched any more. A [Breaker] is broken first; one that
+// says that it ends has run, and Call returns nil when it has.
 //
 // An error says only that nobody waited for t: the outcome is unknown, unless the
 // caller knows better.

@@ -26,8 +26,8 @@ type Dialer struct {
 // An Error is the error of a connection that could not be opened. It proves that
 // no command was sent on it.
 type Error struct {
-	Addr string
-	Err  error
+	Addr string // "host:port" or the path of a socket
+	Err  error  // why
 }
 
 func (e *Error) Error() string { return "dial " + e.Addr + ": " + e.Err.Error() }

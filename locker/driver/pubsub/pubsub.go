@@ -37,12 +37,13 @@ type Conn interface {
 	// the connection is broken; an error reply is a *driver.ServerError and
 	// does not mean that.
 	Receive(ctx context.Context) (Event, error)
+	// Close closes the network connection. What it returns is ignored.
 	Close() error
 }
 
 // An Event is one thing that arrives on a pub/sub connection.
 type Event struct {
-	Kind    Kind
+	Kind    Kind   // what it is
 	Channel string // of a message, subscribe or unsubscribe
 	Payload string // of a message
 }

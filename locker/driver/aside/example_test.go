@@ -1,0 +1,49 @@
+package aside_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver/aside"
+)
+
+// A call of a client that heeds no cancellation, but whose connection can be closed.
+type call struct {
+	closed chan struct{}
+	reply  string
+	err    error
+}
+
+var (
+	_ aside.Task    = (*call)(nil)
+	_ aside.Breaker = (*call)(nil)
+)
+
+// Run waits for a reply that does not come.
+func (c *call) Run() {
+	<-c.closed
+	c.err = fmt.Errorf("connection closed")
+}
+
+// Break ends Run by closing what it reads from.
+func (c *call) Break() bool {
+	close(c.closed)
+	return true
+}
+
+// The driver's Conn has one Crew, for all its calls.
+func ExampleCrew() {
+	var crew aside.Crew
+	defer crew.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	c := &call{closed: make(chan struct{})}
+	if err := crew.Call(ctx, nil, c); err != nil {
+		fmt.Println("nobody waited for it:", err)
+		return
+	}
+	fmt.Println("it has run:", c.err) // since Break has ended it
+	// Output: it has run: connection closed
+}
