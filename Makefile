@@ -22,7 +22,7 @@ define each
 done
 endef
 
-.PHONY: help test server lint fmtcheck vet staticcheck portable deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak
+.PHONY: help test server lint fmtcheck vet staticcheck portable apicheck api deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -41,7 +41,7 @@ test: ## everything that has to pass; installs a redis-server if it can
 server: ## see to a redis-server, or say what will not be tested
 	@.ci/server ensure
 
-lint: fmtcheck vet staticcheck portable ## gofmt, vet, staticcheck, other systems
+lint: fmtcheck vet staticcheck portable apicheck ## gofmt, vet, staticcheck, other systems, API
 
 fmtcheck:
 	@echo "== gofmt"
@@ -61,6 +61,13 @@ portable:
 	@GOOS=windows go build ./locker/...
 	@GOOS=darwin go build ./locker/...
 	@GOOS=darwin go vet ./internal/servertest/...
+
+apicheck: ## what is exported is documented, has examples, and is what api/ says
+	@echo "== exported API"
+	@go run ./internal/apicheck
+
+api: ## write what is exported to api/
+	@go run ./internal/apicheck -write
 
 deps: ## the core imports the standard library only, the conformance suite no driver
 	@echo "== dependencies"
