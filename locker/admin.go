@@ -67,7 +67,7 @@ func (m *Mutex) admin(ctx context.Context, c call, changes bool) (v driver.Value
 	case ctx.Err() != nil:
 		err = fmt.Errorf("locker: %q: %w", m.name, errors.Join(context.Cause(ctx), err))
 	default:
-		err = requestError(err)
+		err = requestError(m.name, err)
 	}
 	if changes && driver.OutcomeOf(err) == driver.OutcomeUnknown {
 		err = fmt.Errorf("%w: %w", ErrUnknown, err)

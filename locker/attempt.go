@@ -185,10 +185,10 @@ func (a *attempt) repeat(ctx context.Context, p place) (*Lease, error) {
 			return nil, err
 		}
 		if n == resends || driver.OutcomeOf(err) != driver.OutcomeUnknown || !transient(err) {
-			return nil, requestError(err)
+			return nil, requestError(a.req.name, err)
 		}
 		if n > 0 && a.client.sleep(ctx, retryPause(a.req.ttl)) != nil {
-			return nil, requestError(err)
+			return nil, requestError(a.req.name, err)
 		}
 	}
 }
@@ -326,7 +326,7 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 		return err
 	}
 	if a.reason == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ctx.Err()) {
-		a.reason = requestError(err)
+		a.reason = requestError(a.req.name, err)
 	}
 	return a.waitError(ctx)
 }

@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -190,28 +191,6 @@ func (e *DeadlockError) Error() string {
 // Is reports whether target is ErrDeadlock.
 func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
 
-// A ForeignError says what stands at a lock's key instead of a lock. It matches
-// ErrForeign.
-type ForeignError struct {
-	Name string // as given to [Client.Mutex]
-	// Type is "mutex", "reentrant lock" or "read-write lock" for a lock of that
-	// kind, and else the server's name for the value's type: "string", "hash", …
-	Type string
-}
-
-func (e *ForeignError) Error() string {
-	if e.Type == "string" {
-		return fmt.Sprintf("locker: the key of %q holds a string that is not a lock of this library and never expires; delete it, or use another name", e.Name)
-	}
-	if strings.HasSuffix(e.Type, "lock") || e.Type == "mutex" {
-		return fmt.Sprintf("locker: the key of %q holds a %s; use the same kind of lock everywhere, or another name", e.Name, e.Type)
-	}
-	return fmt.Sprintf("locker: the key of %q holds a %s, which is not a lock of this library; delete it, or use another name", e.Name, e.Type)
-}
-
-// Is reports whether target is ErrForeign.
-func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
-
 // transientCodes are error replies of a server that may serve again soon and has
 // not executed the command.
 var transientCodes = map[string]bool{
@@ -233,8 +212,9 @@ func transient(err error) bool {
 	return true
 }
 
-// requestError puts a driver's error into the terms of this package.
-func requestError(err error) error {
+// requestError puts a driver's error of a request about a lock into the terms of this
+// package.
+func requestError(name string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrClosed), errors.Is(err, ErrUnavailable):
 		return err
@@ -243,8 +223,17 @@ func requestError(err error) error {
 	case transient(err):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	return cmp.Or(refusal(name, err), fmt.Errorf("locker: the server refused: %w", err))
+}
+
+// refusal is what the server said where that is about more than one request: a permission
+// or a key that has to be put right. Else it is nil.
+func refusal(name string, err error) error {
 	if err = forbidden(err); errors.Is(err, ErrPermission) {
 		return err
 	}
-	return fmt.Errorf("locker: the server refused: %w", err)
+	if foreign, ok := foreignReply(name, err); ok {
+		return foreign
+	}
+	return nil
 }

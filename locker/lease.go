@@ -175,10 +175,10 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 			t.client.dog.remove(&t.job)
 			return err
 		case !transient(err):
-			return fmt.Errorf("locker: extend %q: %w", l.Name(), requestError(err))
+			return fmt.Errorf("locker: extend %q: %w", l.Name(), requestError(l.Name(), err))
 		}
 		unsure = unsure || driver.OutcomeOf(err) == driver.OutcomeUnknown
-		if failures = []error{requestError(err)}; unsure {
+		if failures = []error{requestError(l.Name(), err)}; unsure {
 			failures = append(failures, ErrUnknown)
 		}
 		if err := t.client.sleep(ctx, retryPause(l.mutex.ttl)); errors.Is(err, ErrClosed) {

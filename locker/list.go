@@ -100,7 +100,7 @@ func (l *listing) request(ctx context.Context, make func(ctx context.Context) er
 	if err != nil && ctx.Err() != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
-	return requestError(err)
+	return requestError("", err)
 }
 
 // masters returns a key for each master, by which what is meant for it finds its way
@@ -214,7 +214,7 @@ func (l *listing) show(ctx context.Context, names []string) error {
 			if ctx.Err() != nil {
 				return errors.Join(context.Cause(ctx), r.Err)
 			}
-			return requestError(r.Err)
+			return requestError(names[i], r.Err)
 		}
 		status, err := parseStatus(names[i], r.Value)
 		if _, foreign := errors.AsType[*ForeignError](err); foreign || err == nil && !status.Held() {

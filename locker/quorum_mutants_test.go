@@ -34,7 +34,7 @@ var protocolMutants = []protocolMutant{
 		before: "elseif not value or value == 0 or not held_by(value, ARGV[1]) then\n  return {0}\nend\nreturn agree(KEYS[2], ARGV[3], ARGV[2])",
 		after:  "end\nraise_token(KEYS[2], ARGV[3], ARGV[2])\nreturn {1}"},
 	{name: "a node agrees to a token that is smaller than its own", rare: true,
-		before: "if tonumber(last) > tonumber(token) then\n    return {2, last}\n  end", after: ""},
+		before: "if last > tonumber(token) then\n    return {2, digits(last)}\n  end", after: ""},
 	{name: "what nodes agree to is capped",
 		before: "local err = raise_token(key, retention, token)",
 		after:  "local err = raise_token(key, retention, digits(math.min(token, now_us() + 5000000)))"},

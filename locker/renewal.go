@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -151,7 +152,7 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 		// because the server has refused the user.
 		_, refused := errors.AsType[*driver.ServerError](err)
 		if t.lastErr == nil || refused || driver.OutcomeOf(err) != driver.OutcomeNotSent {
-			t.lastErr = forbidden(err)
+			t.lastErr = cmp.Or(refusal(t.mutex.name, err), err)
 		}
 		t.renewAt = now.at.Add(retryPause(t.asked))
 	}

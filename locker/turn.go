@@ -233,7 +233,7 @@ func (t *tenure) reserve(ctx context.Context, l *Lease) error {
 	case err == nil, errors.Is(err, ErrNotHeld):
 		return nil
 	case !transient(err):
-		return requestError(err)
+		return requestError(t.mutex.name, err)
 	}
 	return t.client.sleep(ctx, retryPause(t.mutex.ttl))
 }

@@ -180,7 +180,7 @@ func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
 		if driver.OutcomeOf(err) == driver.OutcomeUnknown && sent.Before(lapse) {
 			unsure = true
 		}
-		last = requestError(err)
+		last = requestError(t.mutex.name, err)
 		if !transient(err) || n > 0 && t.client.sleep(ctx, retryPause(t.mutex.ttl)) != nil {
 			break
 		}

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -263,3 +264,13 @@ func timed(f func()) time.Duration {
 
 // numbered returns a name of its own for each n.
 func numbered(name string, n int) string { return fmt.Sprintf("%s-%d", name, n) }
+
+// isAny tells whether err is one of those.
+func isAny(err error, targets ...error) bool {
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}

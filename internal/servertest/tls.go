@@ -17,7 +17,7 @@ import (
 )
 
 // Certs are a certificate authority and what it issued, as PEM files that are
-// deleted when the test ends. All are valid for a day.
+// deleted when the test ends. They are valid for a day, but for their Flaws.
 type Certs struct {
 	// CAFile is the authority's certificate.
 	CAFile string
@@ -30,10 +30,20 @@ type Certs struct {
 	client tls.Certificate
 }
 
+// A Flaw is what is wrong with the certificates that an authority issues.
+type Flaw int
+
+const (
+	// OtherHost is a server certificate for elsewhere.example alone.
+	OtherHost Flaw = iota + 1
+	// Expired certificates have run out an hour ago, that of the authority not.
+	Expired
+)
+
 // NewCerts makes certificates, for [Secure].
-func NewCerts(tb testing.TB) *Certs {
+func NewCerts(tb testing.TB, flaws ...Flaw) *Certs {
 	tb.Helper()
-	certs, err := newCerts(tb.TempDir())
+	certs, err := newCerts(tb.TempDir(), flaws)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -52,7 +62,7 @@ func (c *Certs) Mutual() *tls.Config {
 	return config
 }
 
-func newCerts(dir string) (*Certs, error) {
+func newCerts(dir string, flaws []Flaw) (*Certs, error) {
 	c := &Certs{
 		CAFile:         filepath.Join(dir, "ca.pem"),
 		CertFile:       filepath.Join(dir, "server.pem"),
@@ -76,12 +86,20 @@ func newCerts(dir string) (*Certs, error) {
 		// A server is a client too: of its primary, and of its cluster's nodes.
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	if err := ca.issue(server, c.CertFile, c.KeyFile); err != nil {
-		return nil, err
-	}
 	client := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "client"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	for _, flaw := range flaws {
+		switch flaw {
+		case OtherHost:
+			server.DNSNames, server.IPAddresses = []string{"elsewhere.example"}, nil
+		case Expired:
+			server.NotAfter, client.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)
+		}
+	}
+	if err := ca.issue(server, c.CertFile, c.KeyFile); err != nil {
+		return nil, err
 	}
 	if err := ca.issue(client, c.ClientCertFile, c.ClientKeyFile); err != nil {
 		return nil, err
@@ -143,8 +161,10 @@ func (a *authority) sign(template *x509.Certificate, key *ecdsa.PublicKey) ([]by
 		return nil, err
 	}
 	template.SerialNumber = serial
-	template.NotBefore = time.Now().Add(-time.Hour)
-	template.NotAfter = time.Now().Add(24 * time.Hour)
+	template.NotBefore = time.Now().Add(-2 * time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(24 * time.Hour)
+	}
 	return x509.CreateCertificate(rand.Reader, template, a.cert, key, a.key)
 }
 

@@ -98,4 +98,4 @@ if left == -1 then
   left, healed = math.max(tonumber(lease), ttl), 1
   redis.call('PEXPIRE', KEYS[1], left)
 end
-return wait() or {0, left, value, seq, healed}
+return wait() or {0, left, string.sub(value, 1, 8192), seq, healed} -- longer than any record of ours

@@ -12,14 +12,18 @@ do
     local offer, ready, born = now, true, nil
     if node then
       born = redis.call('GET', KEYS[6])
-      local age = born and now / 1000 - tonumber(born)
-      ready = born and age >= tonumber(ARGV[14]) and age < tonumber(ARGV[15]) / 2
+      local age = tonumber(born or '') and now / 1000 - born
+      ready = age and age >= tonumber(ARGV[14]) and age < tonumber(ARGV[15]) / 2
       offer = math.min(math.max(tonumber(node), now - ARGV[13]), now + ARGV[13])
     end
     local token, drawn = '0', {ok = true}
     if ready and ARGV[6] ~= '0' then
-      token = string.format('%.0f', math.max((redis.call('GET', KEYS[2]) or 0) + 1, offer))
-      drawn = redis.pcall('SET', KEYS[2], token, 'PX', ARGV[6])
+      local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+      drawn = {}
+      if last and last >= 0 and last < 9007199254740991 then
+        token = string.format('%.0f', math.max(last + 1, offer))
+        drawn = redis.pcall('SET', KEYS[2], token, 'PX', ARGV[6])
+      end
     end
     if ready and drawn.ok then
       local set = redis.pcall('SET', KEYS[1], table.concat({'gl1', 'm', ARGV[1], token, ARGV[5], ARGV[4]}, '|'), 'PX', ARGV[5])

@@ -10,7 +10,7 @@ if ARGV[7] ~= '' and ARGV[2] == 'm' and not ARGV[12] then
     local left, t = redis.call('PTTL', KEYS[1]), redis.call('TIME')
     local seq = left >= 0 and enter(t[1] * 1000000 + t[2])
     if seq then
-      return {0, left, record, seq}
+      return {0, left, string.sub(record, 1, 8192), seq}
     end
   end
 end

@@ -7,6 +7,22 @@ local function wrong_type(value)
   return failed(value) and string.find(value.err, 'WRONGTYPE', 1, true)
 end
 
+-- Ends the script: a key of ours holds what no version has written, so that nothing
+-- can be said about the lock. The client knows the text.
+local function broken(what)
+  error('GL1FOREIGN ' .. what, 0)
+end
+
+-- Returns the last fencing token that was granted, or 0. Beyond 2^53 numbers are not
+-- exact, and another one would not be larger.
+local function last_token(key)
+  local last = tonumber(redis.call('GET', key) or '0')
+  if not last or not (last >= 0 and last < 9007199254740991) then
+    broken('fencing token')
+  end
+  return last
+end
+
 -- Tells that a command failed because the user must not run it, which is for the caller
 -- to be told. A script goes on without some of its writes where memory is short.
 local function denied(value)
@@ -47,7 +63,7 @@ local function next_token(key, retention, offer, slack)
   if retention == '0' then
     return '0'
   end
-  local last, now = tonumber(redis.call('GET', key) or '0'), now_us()
+  local last, now = last_token(key), now_us()
   if offer then
     now = math.min(math.max(tonumber(offer), now - slack), now + slack)
   end
@@ -61,7 +77,7 @@ end
 
 -- Raises the last token to one that was granted by a quorum.
 local function raise_token(key, retention, token)
-  if tonumber(redis.call('GET', key) or '0') < tonumber(token) then
+  if last_token(key) < tonumber(token) then
     return redis.pcall('SET', key, token, 'PX', retention)
   end
 end
@@ -69,9 +85,9 @@ end
 -- Raises the last token to one that a client wants to be granted by a quorum, or says
 -- that a larger one is known.
 local function agree(key, retention, token)
-  local last = redis.call('GET', key) or '0'
-  if tonumber(last) > tonumber(token) then
-    return {2, last}
+  local last = last_token(key)
+  if last > tonumber(token) then
+    return {2, digits(last)}
   end
   local err = raise_token(key, retention, token)
   return failed(err) and err or {1}
@@ -85,8 +101,8 @@ end
 -- long before its life ends. It must live for 4 times the longest lease or longer.
 local function quarantine(marker, longest, life)
   local now = now_us() / 1000
-  local born = redis.call('GET', marker)
-  local age = born and now - tonumber(born) or 0
+  local born = tonumber(string.match(redis.call('GET', marker) or '', '^%d+$') or '')
+  local age = born and now - born or 0
   if born and age >= longest and age < life / 2 then
     return
   elseif not born or age >= longest then
@@ -98,7 +114,7 @@ local function quarantine(marker, longest, life)
     end
   end
   if age < longest then
-    return {-5, math.ceil(longest - age), born}
+    return {-5, math.ceil(longest - age), type(born) == 'number' and digits(born) or born}
   end
 end
 

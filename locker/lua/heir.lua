@@ -21,12 +21,16 @@ local function heir()
     lease = math.floor(math.min(ttl, left)), now = now}
 end
 
--- Draws its fencing token; false where memory is short.
+-- Draws its fencing token; false where memory is short, or the last one is none.
 local function draw(e)
   if e.retention == '0' then
     return '0'
   end
-  local token = string.format('%.0f', math.max((redis.call('GET', KEYS[2]) or 0) + 1, e.now))
+  local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+  if not last or not (last >= 0 and last < 9007199254740991) then
+    return false
+  end
+  local token = string.format('%.0f', math.max(last + 1, e.now))
   return redis.pcall('SET', KEYS[2], token, 'PX', e.retention).ok and token
 end
 

@@ -94,7 +94,7 @@ local function reader_waits_to_write()
       return false
     end
     local e = entry_of(KEYS[4], waiting)
-    if e and string.lower(e.mode) == 'w' and reads[e.owner] and not dead(e, now) then
+    if e and e.mode and string.lower(e.mode) == 'w' and reads[e.owner] and not dead(e, now) then
       return true
     end
   end

@@ -4,8 +4,12 @@ if not ARGV[12] and (ARGV[2] ~= 'r' or ARGV[6] == '0') and redis.call('EXISTS', 
   local t = redis.call('TIME')
   local now, token, drawn = t[1] * 1000000 + t[2], '0', true
   if ARGV[6] ~= '0' then
-    token = string.format('%.0f', math.max((redis.call('GET', KEYS[2]) or 0) + 1, now))
-    drawn = redis.pcall('SET', KEYS[2], token, 'PX', ARGV[6]).ok
+    local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+    drawn = last and last >= 0 and last < 9007199254740991
+    if drawn then
+      token = string.format('%.0f', math.max(last + 1, now))
+      drawn = redis.pcall('SET', KEYS[2], token, 'PX', ARGV[6]).ok
+    end
   end
   local expires = string.format('%.0f', now / 1000 + ARGV[5])
   local hold = table.concat({ARGV[2], expires, ARGV[5], token, ARGV[3], ARGV[4]}, '|')

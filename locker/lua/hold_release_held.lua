@@ -9,7 +9,7 @@ do
     local first, e = heir()
     local t = not first and redis.call('TIME')
     local now = t and t[1] * 1000 + t[2] / 1000 or e and e.now / 1000
-    if now and tonumber(string.match(hold, '^%a|(%d+)|')) > now then
+    if now and (tonumber(string.match(hold, '^%a|(%d+)|')) or 0) > now then
       if not first then
         return freed()
       end

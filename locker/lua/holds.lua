@@ -12,7 +12,7 @@ local function hold_of(text)
   local h = {text = text}
   h.mode, h.expires, h.ttl, h.token, h.owner, h.tail = string.match(text, '^(%a)|(%d+)|(%d+)|(%d+)|([^|]*)|(.*)$')
   h.expires = tonumber(h.expires)
-  return h
+  return h.expires and h or broken('hold')
 end
 
 -- Returns the kind of lock at key, false if nothing is there, and another kind of
@@ -67,7 +67,8 @@ end
 -- Returns a hold of another owner that stands in the way, and a hold of this
 -- owner if it has met one.
 local function look(key, now, mode, owner)
-  if mode == 'r' and tonumber(redis.call('HGET', key, 'w') or 0) <= now then
+  local written = tonumber(redis.call('HGET', key, 'w') or 0)
+  if mode == 'r' and written and written <= now then
     return -- No writer; readers are not looked at, there may be many.
   end
   local blocked, own
@@ -98,7 +99,7 @@ end
 local function put(key, id, mode, expires, ttl, token, owner, tail, now)
   local fields = {'gl1', kinds[mode], id, table.concat({mode, digits(expires), ttl, token, owner, tail}, '|')}
   if mode ~= 'r' then
-    fields[5], fields[6] = 'w', digits(math.max(expires, tonumber(redis.call('HGET', key, 'w') or 0)))
+    fields[5], fields[6] = 'w', digits(math.max(expires, tonumber(redis.call('HGET', key, 'w')) or 0))
   end
   local set = redis.pcall('HSET', key, unpack(fields))
   if failed(set) then
@@ -118,7 +119,7 @@ end
 -- to look for them, when their number has doubled.
 local function tidy(key, now)
   local fields = redis.call('HLEN', key)
-  if fields > tonumber(redis.call('HGET', key, 'n') or 128) then
+  if fields > (tonumber(redis.call('HGET', key, 'n')) or 128) then
     each(key, now, function() end)
     redis.pcall('HSET', key, 'n', math.max(128, 2 * redis.call('HLEN', key)))
   end
@@ -138,7 +139,7 @@ end
 -- is left.
 local function drop(key, id, now)
   redis.call('HDEL', key, id)
-  local written = tonumber(redis.call('HGET', key, 'w') or 0) > now
+  local written = (tonumber(redis.call('HGET', key, 'w') or 0) or now) > now
   local left, excludes
   each(key, now, function(h)
     left = h
@@ -159,7 +160,7 @@ local function token_for(fence, mode, owner, retention, within, offer, slack)
   if retention == '0' then
     return '0'
   elseif mode == 'r' then
-    local last = redis.call('GET', fence)
+    local last = redis.call('GET', fence) and digits(last_token(fence))
     if last then
       arm(fence, tonumber(retention))
     end

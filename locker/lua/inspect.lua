@@ -3,7 +3,7 @@
 local kind = redis.call('TYPE', KEYS[1]).ok
 local value = ''
 if kind == 'string' then
-  value = redis.call('GET', KEYS[1])
+  value = string.sub(redis.call('GET', KEYS[1]), 1, 8192) -- longer than any record of ours
 elseif kind ~= 'none' and kind_at(KEYS[1]) ~= kind then
   value = redis.call('HGETALL', KEYS[1])
 end

@@ -17,14 +17,14 @@ if not born or redis.call('EXISTS', KEYS[3]) == 1 then
 end
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-local age = now / 1000 - born
-if age < tonumber(ARGV[7]) or age >= ARGV[8] / 2 then
+local age = tonumber(born) and now / 1000 - born
+if not (age and age >= tonumber(ARGV[7]) and age < ARGV[8] / 2) then
   return {2}
 end
 -- A request that is executed once more, when its lease is over, offers a token that is
 -- known already. So nobody has to remember the ids of leases that were had in this way.
 local offer, last, slack = tonumber(ARGV[5]), tonumber(redis.call('GET', KEYS[2]) or 0), tonumber(ARGV[6])
-if offer <= last or offer > now + slack then
+if not last or not (last >= 0 and offer > last) or offer > now + slack then
   return {2}
 end
 local token = string.format('%.0f', math.max(offer, now - slack))

@@ -18,7 +18,7 @@ elseif value == 0 or not held_by(value, ARGV[1]) then
 end
 local token = '0'
 if ARGV[2] ~= '0' then
-  local last = math.max(tonumber(redis.call('GET', KEYS[2]) or '0'), tonumber(ARGV[3]))
+  local last = math.max(last_token(KEYS[2]), tonumber(ARGV[3]))
   token = digits(math.max(last + 64, now_us() + ARGV[4]))
   local set = redis.pcall('SET', KEYS[2], token, 'PX', ARGV[2])
   if failed(set) then

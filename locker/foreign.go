@@ -1,0 +1,62 @@
+package locker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A ForeignError says what stands at a lock's key instead of a lock, or at a key that
+// this library keeps beside it. It matches ErrForeign.
+type ForeignError struct {
+	Name string // as given to [Client.Mutex]
+	// Type is "mutex", "reentrant lock" or "read-write lock" for a lock of that
+	// kind, and else the server's name for the value's type: "string", "hash", …
+	//
+	// It is "hold", "fencing token" or "side key" if somebody has written to such a part
+	// of the lock what this library does not.
+	Type string
+
+	err error // the server's reply, if that was an error
+}
+
+func (e *ForeignError) Error() string {
+	switch {
+	case e.err != nil:
+		return fmt.Sprintf("locker: somebody has written to the keys of %q what this library does not, which has left a broken %s; see docs/format.md, and delete it", e.Name, e.Type)
+	case e.Type == "string":
+		return fmt.Sprintf("locker: the key of %q holds a string that is not a lock of this library and never expires; delete it, or use another name", e.Name)
+	case strings.HasSuffix(e.Type, "lock") || e.Type == "mutex":
+		return fmt.Sprintf("locker: the key of %q holds a %s; use the same kind of lock everywhere, or another name", e.Name, e.Type)
+	}
+	return fmt.Sprintf("locker: the key of %q holds a %s, which is not a lock of this library; delete it, or use another name", e.Name, e.Type)
+}
+
+// Is reports whether target is ErrForeign.
+func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
+
+// Unwrap returns the server's reply, if that was an error.
+func (e *ForeignError) Unwrap() error { return e.err }
+
+// foreignReply reads the error of a script that has met what none of ours has written.
+// Scripts ask for the type of the record, so that where a command fails for the type of
+// its key that is one beside it.
+func foreignReply(name string, err error) (*ForeignError, bool) {
+	reply, ok := errors.AsType[*driver.ServerError](err)
+	if !ok {
+		return nil, false
+	}
+	if _, what, ok := strings.Cut(reply.Message, "GL1FOREIGN "); ok {
+		for _, part := range []string{"hold", "fencing token"} {
+			if strings.HasPrefix(what, part) {
+				return &ForeignError{Name: name, Type: part, err: err}, true
+			}
+		}
+	}
+	if strings.Contains(reply.Message, "WRONGTYPE ") {
+		return &ForeignError{Name: name, Type: "side key", err: err}, true
+	}
+	return nil, false
+}
