@@ -48,6 +48,8 @@ func options(cfg driver.Config, dialer *netdial.Dialer) rue.ClientOption {
 		// Locks are never read from a cache, and without it servers that
 		// refuse CLIENT TRACKING or RESP3 will do.
 		DisableCache: true,
+		// Who may do no more than locks need is refused it, which fills the server's ACL LOG.
+		ClientSetInfo: rue.DisableClientSetInfo,
 		// Never send anything twice, not even what rueidis takes for harmless.
 		DisableRetry: true,
 		// One connection per server: commands share it by pipelining. What

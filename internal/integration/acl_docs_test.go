@@ -47,32 +47,60 @@ func TestThePermissionsOfTheDocsSuffice(t *testing.T) {
 	eachDriver(t, func(t *testing.T, d driverUnderTest) {
 		t.Parallel()
 		srv := servertest.Single(t, servertest.Users(user))
-		dsn := "redis://" + user.Name + ":" + user.Password + "@" + srv.Addr
-		a, b := d.open(t, dsn), d.open(t, dsn)
-		for _, kind := range lockKinds {
-			name := "orders:" + kind.name
-			held := mustLock(t, kind.against(a, name))
-			waiting := goLockWaiting(t, soon(t), kind.on(b, name), a)
-			require.NoError(t, held.Extend(soon(t), time.Hour))
-			begun := time.Now()
-			require.NoError(t, held.Unlock(soon(t)))
-			next := had(t, waiting)
-			assert.Less(t, next.at.Sub(begun), 500*time.Millisecond, "%s: woken, not polled", kind.name)
-			id, err := next.lease.Detach(soon(t), time.Minute)
-			require.NoError(t, err, kind.name)
-			taken, err := kind.on(a, name).Attach(soon(t), id)
-			require.NoError(t, err, kind.name)
-			if taken.Mode() == locker.Reading {
-				upgraded, err := taken.Upgrade(soon(t))
-				require.NoError(t, err)
-				downgraded, err := upgraded.Downgrade(soon(t))
-				require.NoError(t, err)
-				require.NoError(t, downgraded.Unlock(soon(t)))
-			}
-			_, err = b.ForceRelease(soon(t), name)
-			require.NoError(t, err, kind.name)
-			assert.ErrorIs(t, taken.Unlock(soon(t)), locker.ErrAbsent, kind.name)
-		}
+		useAs(t, d, "redis://"+user.Name+":"+user.Password+"@"+srv.Addr)
 		srv.AssertPermitted(user)
 	})
+}
+
+// In a Cluster it needs what the docs add to it.
+func TestThePermissionsOfTheDocsSufficeInACluster(t *testing.T) {
+	t.Parallel()
+	user := servertest.LocksUser(t)
+	page, err := os.ReadFile("../../docs/servers.md")
+	require.NoError(t, err)
+	more := regexp.MustCompile(`(?m)^ *ACL SETUSER ` + user.Name + ` (\+cluster.*)$`).FindSubmatch(page)
+	require.NotNil(t, more, "the docs do not say what a Cluster needs")
+	user.Rules = append(user.Rules, strings.Fields(string(more[1]))...)
+	nodes := servertest.Cluster(t, 3, servertest.Users(user))
+	t.Run("all", func(t *testing.T) {
+		eachDriver(t, func(t *testing.T, d driverUnderTest) {
+			if !d.cluster {
+				return
+			}
+			t.Parallel()
+			useAs(t, d, "redis://"+user.Name+":"+user.Password+"@"+strings.Join(nodes.Addrs(), ",")+"?mode=cluster")
+		})
+	})
+	for _, node := range nodes.Nodes {
+		node.AssertPermitted(user)
+	}
+}
+
+// useAs does with locks of all kinds whatever can be done.
+func useAs(t *testing.T, d driverUnderTest, dsn string) {
+	a, b := d.open(t, dsn), d.open(t, dsn)
+	for _, kind := range lockKinds {
+		name := "orders:" + d.name + ":" + kind.name
+		held := mustLock(t, kind.against(a, name))
+		waiting := goLockWaiting(t, soon(t), kind.on(b, name), a)
+		require.NoError(t, held.Extend(soon(t), time.Hour))
+		begun := time.Now()
+		require.NoError(t, held.Unlock(soon(t)))
+		next := had(t, waiting)
+		assert.Less(t, next.at.Sub(begun), 500*time.Millisecond, "%s: woken, not polled", kind.name)
+		id, err := next.lease.Detach(soon(t), time.Minute)
+		require.NoError(t, err, kind.name)
+		taken, err := kind.on(a, name).Attach(soon(t), id)
+		require.NoError(t, err, kind.name)
+		if taken.Mode() == locker.Reading {
+			upgraded, err := taken.Upgrade(soon(t))
+			require.NoError(t, err)
+			downgraded, err := upgraded.Downgrade(soon(t))
+			require.NoError(t, err)
+			require.NoError(t, downgraded.Unlock(soon(t)))
+		}
+		_, err = b.ForceRelease(soon(t), name)
+		require.NoError(t, err, kind.name)
+		assert.ErrorIs(t, taken.Unlock(soon(t)), locker.ErrAbsent, kind.name)
+	}
 }

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,15 +62,16 @@ func (l *line) handOn(t *testing.T, kind lockKind, name string) (scripts int) {
 	t.Helper()
 	held := mustLock(t, kind.on(l.observer, name))
 	order := make(chan int, len(l.clients))
+	var all sync.WaitGroup
 	for i, c := range l.clients {
 		waiting := goLockWaiting(t, t.Context(), kind.on(c, name), l.observer)
-		go func() {
+		all.Go(func() {
 			r := <-waiting
 			if assert.NoError(t, r.err) {
 				order <- i
 				assert.NoError(t, r.lease.Unlock(soon(t)))
 			}
-		}()
+		})
 	}
 	before := calls(t, l.srv)["evalsha"]
 	require.NoError(t, held.Unlock(soon(t)))
@@ -81,6 +83,7 @@ func (l *line) handOn(t *testing.T, kind lockKind, name string) (scripts int) {
 			require.FailNow(t, "nobody gets the lock")
 		}
 	}
+	all.Wait()
 	eventually(t, "the last release", func() bool { return !exists(t, l.srv, name) })
 	return calls(t, l.srv)["evalsha"] - before
 }
