@@ -22,7 +22,7 @@ define each
 done
 endef
 
-.PHONY: help test server lint fmtcheck vet staticcheck portable apicheck api deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak
+.PHONY: help test server servers lint fmtcheck vet staticcheck portable nounsafe vulncheck apicheck api deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,7 @@ help: ## say what there is
 test: ## everything that has to pass; installs a redis-server if it can
 	@$(MAKE) --no-print-directory server
 	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory vulncheck
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory workspace
 	@$(MAKE) --no-print-directory standalone
@@ -41,7 +42,12 @@ test: ## everything that has to pass; installs a redis-server if it can
 server: ## see to a redis-server, or say what will not be tested
 	@.ci/server ensure
 
-lint: fmtcheck vet staticcheck portable apicheck ## gofmt, vet, staticcheck, other systems, API
+# One module after the other, since some tests measure. SERVERS=valkey-server/sid runs that
+# one alone, MODULES=drivers/goredis this module alone, TESTFLAGS=-run=Conformance these tests.
+servers: ## the suites on other versions of Redis and Valkey (Debian; hours)
+	@MODULES="$(if $(filter command line environment,$(origin MODULES)),$(MODULES))" .ci/servers test $(SERVERS)
+
+lint: fmtcheck vet staticcheck portable nounsafe apicheck ## gofmt, vet, staticcheck, other systems, no unsafe, API
 
 fmtcheck:
 	@echo "== gofmt"
@@ -68,6 +74,17 @@ apicheck: ## what is exported is documented, has examples, and is what api/ says
 
 api: ## write what is exported to api/
 	@go run ./internal/apicheck -write
+
+# Also in tests, and in files for other systems. C is no way around it.
+nounsafe:
+	@echo "== no unsafe"
+	@found=$$(grep -rlE --include='*.go' '^(import )?[[:space:]]*([A-Za-z_.]+[[:space:]]+)?"(unsafe|C)"|^//go:linkname' . || true); \
+	if [ -n "$$found" ]; then echo "no package may import unsafe or C, nor use linkname:"; echo "$$found"; exit 1; fi
+
+# What the modules for users call, and so the applications that use them.
+vulncheck: ## known vulnerabilities in what is called, if the database can be reached
+	@echo "== known vulnerabilities"
+	@.ci/vulncheck $(filter-out ./bench ./internal/%,$(MODULES))
 
 deps: ## the core imports the standard library only, the conformance suite no driver
 	@echo "== dependencies"
