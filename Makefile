@@ -22,7 +22,7 @@ define each
 done
 endef
 
-.PHONY: help test server servers lint fmtcheck vet staticcheck portable nounsafe vulncheck apicheck api deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak
+.PHONY: help test server servers lint fmtcheck vet staticcheck portable nounsafe vulncheck apicheck api deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak screenshot
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -142,6 +142,9 @@ fuzz: server ## every fuzz target for FUZZTIME (10s)
 		( cd "$$(dirname "$$file")" && \
 			GOWORK=off go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) . ) || exit 1; \
 	done
+
+screenshot: ## the picture of the debug page in docs/images (needs Chromium)
+	@.ci/screenshot docs/images/debug-page.png
 
 # So that somebody else's servers are not in the way: BENCHFLAGS='-port 27000'.
 BENCHFLAGS ?=
