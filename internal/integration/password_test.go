@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -148,7 +149,9 @@ func confess(t *testing.T, c *confessional, d driverUnderTest, what, dsn string)
 	} else {
 		c.hear("error of Connect, "+what, err)
 	}
-	client, err := locker.Open(d.name, dsn)
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	client, err := locker.Open(d.name, dsn, locker.Logger(logger))
 	if !assert.NoError(t, err, what) {
 		return
 	}
@@ -158,6 +161,7 @@ func confess(t *testing.T, c *confessional, d driverUnderTest, what, dsn string)
 	_, err = m.Lock(within(t, 100*time.Millisecond))
 	c.hear("error of Lock, "+what, err)
 	c.hear("error of Close, "+what, client.Close())
+	c.hear("log, "+what, log.String())
 	c.hear("Client, "+what, client)
 	c.hear("Mutex, "+what, m)
 }
