@@ -29,7 +29,7 @@ const envRequire = "REQUIRE_PROMETHEUS"
 // A prom is a running Prometheus that scrapes one target.
 type prom struct{ url string }
 
-// scrapes starts a Prometheus that scrapes collector every half a second.
+// scrapes starts a Prometheus that scrapes collector every half a second, and has our alerts.
 func scrapes(t *testing.T, collector prometheus.Collector) *prom {
 	t.Helper()
 	program, err := exec.LookPath("prometheus")
@@ -49,10 +49,12 @@ func scrapes(t *testing.T, collector prometheus.Collector) *prom {
 	address := listener.Addr().String()
 	require.NoError(t, listener.Close())
 	dir := t.TempDir()
+	alerts, err := filepath.Abs("alerts.yml")
+	require.NoError(t, err)
 	config := filepath.Join(dir, "prometheus.yml")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil,
-		"global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: golocker, static_configs: [{targets: [%q]}]}]\n",
-		strings.TrimPrefix(target.URL, "http://")), 0o600))
+		"global: {scrape_interval: 500ms, evaluation_interval: 500ms}\nrule_files: [%q]\nscrape_configs: [{job_name: golocker, static_configs: [{targets: [%q]}]}]\n",
+		alerts, strings.TrimPrefix(target.URL, "http://")), 0o600))
 	var log bytes.Buffer
 	cmd := exec.Command(program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 	cmd.Stderr = &log
@@ -64,34 +66,52 @@ func scrapes(t *testing.T, collector prometheus.Collector) *prom {
 			t.Log(log.String())
 		}
 	})
-	return &prom{"http://" + address}
+	p := &prom{"http://" + address}
+	require.Eventually(t, func() bool {
+		resp, err := http.Get(p.url + "/-/ready")
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}, time.Minute, 50*time.Millisecond)
+	return p
+}
+
+// get calls the API.
+func (p *prom) get(ctx context.Context, call string, data any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/"+call, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer := struct {
+		Status, Error string
+		Data          any
+	}{Data: data}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return err
+	}
+	if answer.Status != "success" {
+		return fmt.Errorf("%s: %s", call, answer.Error)
+	}
+	return nil
 }
 
 // value is the largest number that a query gives now; ok is false if it gives none.
 func (p *prom) value(ctx context.Context, query string) (largest float64, ok bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/query?query="+url.QueryEscape(query), nil)
-	if err != nil {
+	var data struct {
+		Result []struct{ Value [2]any }
+	}
+	if err := p.get(ctx, "query?query="+url.QueryEscape(query), &data); err != nil {
 		return 0, false, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, false, err
-	}
-	defer resp.Body.Close()
-	var answer struct {
-		Status, Error string
-		Data          struct {
-			Result []struct{ Value [2]any }
-		}
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return 0, false, err
-	}
-	if answer.Status != "success" {
-		return 0, false, fmt.Errorf("%s: %s", query, answer.Error)
 	}
 	largest = math.Inf(-1)
-	for _, series := range answer.Data.Result {
+	for _, series := range data.Result {
 		text, _ := series.Value[1].(string)
 		if v, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(v) {
 			largest, ok = max(largest, v), true
@@ -104,7 +124,7 @@ func (p *prom) value(ctx context.Context, query string) (largest float64, ok boo
 var asGrafanaDoes = strings.NewReplacer("$__rate_interval", "10s", "$__range", "60s", "$instance", ".*")
 
 // Every query of the dashboard has an answer when locks are taken, contended, renewed and
-// lost.
+// lost, and the alerts that need not last fire.
 func TestEveryPanelShowsSomething(t *testing.T) {
 	work := newWorkload(t)
 	p := scrapes(t, work.metrics)
@@ -112,6 +132,9 @@ func TestEveryPanelShowsSomething(t *testing.T) {
 	defer cancel()
 	done := work.start(ctx)
 	open := load(t).queries()
+	for _, alert := range []string{"LockLost", "LockServerInDanger"} {
+		open[alert] = `ALERTS{alertname="` + alert + `",alertstate="firing"}`
+	}
 	for len(open) > 0 {
 		select {
 		case <-time.After(500 * time.Millisecond): // the interval of the scrapes
@@ -120,15 +143,30 @@ func TestEveryPanelShowsSomething(t *testing.T) {
 		}
 		for name, query := range open {
 			v, ok, err := p.value(ctx, asGrafanaDoes.Replace(query))
-			if bad := (*url.Error)(nil); err != nil && !asURLError(err, &bad) {
-				require.NoError(t, err, name)
-			}
+			require.NoError(t, err, name)
 			// An increase that is 0 may mean that there was none yet.
 			if ok && (v > 0 || !strings.Contains(query, "increase") && !strings.Contains(query, "warning")) {
 				delete(open, name)
 			}
 		}
 	}
+	p.checkAlerts(t)
 	cancel()
 	<-done
+}
+
+// checkAlerts has Prometheus say that it could evaluate all alerts.
+func (p *prom) checkAlerts(t *testing.T) {
+	t.Helper()
+	var data struct {
+		Groups []struct {
+			Rules []struct{ Name, Health, LastError string }
+		}
+	}
+	require.NoError(t, p.get(t.Context(), "rules?type=alert", &data))
+	require.Len(t, data.Groups, 1)
+	require.Len(t, data.Groups[0].Rules, 8)
+	for _, r := range data.Groups[0].Rules {
+		require.Equal(t, "ok", r.Health, "%s: %s", r.Name, r.LastError)
+	}
 }

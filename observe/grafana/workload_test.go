@@ -2,9 +2,7 @@ package grafana
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -17,8 +15,6 @@ import (
 	"github.com/golocker/golocker/locker"
 	"github.com/golocker/golocker/observe/lockprom"
 )
-
-func asURLError(err error, to **url.Error) bool { return errors.As(err, to) }
 
 // A workload is two clients that do everything that a metric counts, on a real server that
 // is set up in a dangerous way.
