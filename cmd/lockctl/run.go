@@ -101,9 +101,6 @@ func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment,
 			if s, ok := ends(sig); ok && ended == 0 {
 				ended = s
 				cancel(fmt.Errorf("signal: %v", s))
-			} else if ok := pausing(sig.(syscall.Signal)); ok {
-				suspend()
-				signal.Notify(r.signals, passedOn()...)
 			}
 		case a := <-answers:
 			switch {
@@ -136,7 +133,7 @@ func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment,
 // ends tells whether a signal ends a program that does not expect it.
 func ends(sig os.Signal) (syscall.Signal, bool) {
 	s, ok := sig.(syscall.Signal)
-	return s, ok && s != signalResize && !pausing(s)
+	return s, ok && s != signalResize
 }
 
 // supervise runs the command to its end.
@@ -200,11 +197,12 @@ func (r *runner) heed(e guard.Event) {
 	case wantsTerminal(e.Stopped) && r.console.ours():
 		r.console.give(r.group)
 		r.process.Signal(signalContinue)
+	case wantsTerminal(e.Stopped) && r.console.has(r.group): // it was faster than the terminal was given
+		r.process.Signal(signalContinue)
 	default:
 		// Ctrl-Z, or the terminal is another job's. The shell has to learn of it.
 		r.say(false, event{Event: "suspended", Error: "the lock is not renewed until lockctl goes on, and is lost at " + stamp(r.lease.Deadline())})
 		suspend()
-		signal.Notify(r.signals, passedOn()...)
 		if r.console.ours() {
 			r.console.give(r.group)
 		}

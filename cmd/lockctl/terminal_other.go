@@ -16,13 +16,13 @@ func isTerminalFile(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 type console struct{}
 
 func openConsole() *console             { return nil }
+func (*console) has(int) bool           { return false }
 func (*console) ours() bool             { return false }
 func (*console) alone() bool            { return false }
 func (*console) give(int)               {}
 func (*console) takeBack(bool)          {}
 func suspend()                          {}
 func interrupt(syscall.Signal)          {}
-func pausing(syscall.Signal) bool       { return false }
 func passedOn() []os.Signal             { return []os.Signal{os.Interrupt, syscall.SIGTERM} }
 func wantsTerminal(syscall.Signal) bool { return false }
 

@@ -33,9 +33,12 @@ func openConsole() *console {
 }
 
 // ours tells whether lockctl's group has the terminal.
-func (c *console) ours() bool {
-	group, err := unix.IoctlGetInt(c.fd, unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
+func (c *console) ours() bool { return c.has(unix.Getpgrp()) }
+
+// has tells whether a process group has the terminal.
+func (c *console) has(group int) bool {
+	front, err := unix.IoctlGetInt(c.fd, unix.TIOCGPGRP)
+	return err == nil && front == group
 }
 
 // alone tells that no pipeline shares the terminal with the command, which would be cut
@@ -67,8 +70,7 @@ func suspend() {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, syscall.SIGCONT)
 	defer signal.Stop(resumed)
-	signal.Reset(syscall.SIGTSTP)
-	_ = syscall.Kill(0, syscall.SIGTSTP)
+	_ = syscall.Kill(0, syscall.SIGTSTP) // which lockctl never catches: Go could not let go of it
 	select {
 	case <-resumed:
 	case <-time.After(time.Second): // there is no shell that could, and the system knows
@@ -87,16 +89,13 @@ func interrupt(sig syscall.Signal) {
 func passedOn() []os.Signal {
 	var signals []os.Signal
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP, syscall.SIGWINCH} {
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH} {
 		if !signal.Ignored(sig) {
 			signals = append(signals, sig)
 		}
 	}
 	return signals
 }
-
-// pausing tells whether a signal asks a command to pause.
-func pausing(sig syscall.Signal) bool { return sig == syscall.SIGTSTP || sig == syscall.SIGSTOP }
 
 // wantsTerminal tells whether a command was stopped because it used the terminal while it
 // was not in front.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/golocker/golocker/locker"
@@ -123,7 +123,7 @@ func (s snapshot) text(prefix string) string {
 
 // live shows the locks in place, until somebody has seen enough.
 func (w *watcher) live(ctx context.Context) error {
-	final, err := tea.NewProgram(screen{watcher: w, ctx: ctx}, tea.WithAltScreen(), tea.WithContext(ctx)).Run()
+	final, err := tea.NewProgram(screen{watcher: w, ctx: ctx}, tea.WithContext(ctx)).Run()
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
 		return nil
 	}
@@ -161,7 +161,7 @@ func (s screen) lookNow() tea.Msg {
 
 func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
-	case tea.KeyMsg:
+	case tea.KeyPressMsg:
 		switch msg.String() {
 		case "q", "esc", "ctrl+c":
 			return s, tea.Quit
@@ -184,12 +184,18 @@ func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return s, nil
 }
 
-func (s screen) View() string {
+func (s screen) View() tea.View {
+	v := tea.NewView(s.text())
+	v.AltScreen = true
+	return v
+}
+
+func (s screen) text() string {
 	if !s.seen {
 		return "looking…\n"
 	}
 	lines := strings.Split(strings.TrimRight(s.latest.text(s.prefix), "\n"), "\n")
-	if room := s.height - 2; room > 0 && len(lines) > room {
+	if room := s.height - 2; room > 1 && len(lines) > room {
 		more := len(lines) - room + 1
 		lines = append(lines[:room-1], fmt.Sprintf("… and %d more", more))
 	}

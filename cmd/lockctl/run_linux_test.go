@@ -1,0 +1,225 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/internal/servertest"
+)
+
+// shell returns the arguments of a lockctl that runs a script.
+func shell(script string, flags ...string) []string {
+	return append(append([]string{"run"}, flags...), "k", "--", "sh", "-c", script)
+}
+
+func awaitFile(t *testing.T, path string) {
+	t.Helper()
+	eventually(t, filepath.Base(path)+" exists", func() bool {
+		_, err := os.Stat(path)
+		return err == nil
+	})
+}
+
+// Signals are meant for the command. What it makes of them is its affair.
+func TestRunPassesSignalsOn(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+		ready := filepath.Join(t.TempDir(), "ready")
+		script := fmt.Sprintf(`trap 'echo caught; exit 9' %d; : > %s; while :; do sleep 0.05; done`, sig, ready)
+		p := start(t, url, shell(script)...)
+		awaitFile(t, ready)
+		require.NoError(t, p.Process.Signal(sig))
+		assert.Equal(t, 9, p.code(t), "%v: %s", sig, p.err)
+		assert.Equal(t, "caught\n", p.out.String(), "%v", sig)
+	}
+	ready := filepath.Join(t.TempDir(), "ready")
+	p := start(t, url, shell(": > "+ready+"; sleep 60")...)
+	awaitFile(t, ready)
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, exitSignal+int(syscall.SIGTERM), p.code(t), "the command was ended by the signal")
+}
+
+// nohup: what is ignored when lockctl begins is ignored by the command.
+func TestRunInheritsIgnoredSignals(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	ready := filepath.Join(t.TempDir(), "ready")
+	done := filepath.Join(t.TempDir(), "done")
+	cmd := program(t, url)
+	args := append([]string{"-c", `trap "" HUP; exec "$0" "$@"`, cmd.Path}, shell(fmt.Sprintf(`: > %s; while [ ! -e %s ]; do sleep 0.05; done`, ready, done))...)
+	nohup := exec.Command("sh", args...)
+	nohup.Env = cmd.Env
+	p := startCmd(t, nohup)
+	awaitFile(t, ready)
+	require.NoError(t, p.Process.Signal(syscall.SIGHUP))
+	require.NoError(t, os.WriteFile(done, nil, 0o600))
+	assert.Zero(t, p.code(t), p.err)
+}
+
+// A signal ends the wait, and leaves nothing behind.
+func TestRunCanBeInterruptedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	c := observer(t, url)
+	hold(t, c, "k")
+	p := start(t, url, shell("true")...)
+	awaitWaiters(t, c, "k", 1)
+	require.NoError(t, p.Process.Signal(syscall.SIGINT))
+	assert.Equal(t, exitSignal+int(syscall.SIGINT), p.code(t))
+	s, err := c.Inspect(t.Context(), "k")
+	require.NoError(t, err)
+	assert.Zero(t, s.Waiters)
+}
+
+// A lock that is taken away ends the command, politely.
+func TestRunEndsTheCommandWhenTheLockIsLost(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	c := observer(t, url)
+	ready := filepath.Join(t.TempDir(), "ready")
+	p := start(t, url, shell(`trap 'echo asked; exit 0' TERM; : > `+ready+`; while :; do sleep 0.05; done`, "--ttl", "3s")...)
+	awaitFile(t, ready)
+	code, out, errs := lockctl(t, url, "break", "k", "--yes")
+	require.Zero(t, code, errs)
+	assert.Contains(t, out, "Taken from")
+	assert.Equal(t, exitLost, p.code(t), p.err)
+	assert.Equal(t, "asked\n", p.out.String())
+	assert.Contains(t, p.err.String(), "lost")
+	_, err := c.Inspect(t.Context(), "k")
+	assert.NoError(t, err)
+}
+
+// What the command leaves behind is ended before the lock is given up.
+func TestRunEndsWhatTheCommandLeavesBehind(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	self, err := os.Executable()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	script := fmt.Sprintf(`%s beat %s first -job & while [ $(ls %s | wc -l) -lt 3 ]; do sleep 0.02; done; exit 5`, self, dir, dir)
+	code, _, errs := lockctl(t, url, shell(script, "--ttl", "4s", "--grace", "200ms")...)
+	assert.Equal(t, 5, code, errs)
+	p := pulseOf(t, dir, "first")
+	require.Len(t, p.pids, 3)
+	for _, pid := range p.pids {
+		assert.Contains(t, []string{"", "Z", "X"}, stateOf(pid))
+	}
+}
+
+// What leaves the session is not the command's any more, as the docs say.
+func TestRunDoesNotEndWhatDetachesItself(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip("there is no setsid")
+	}
+	url := "redis://" + servertest.Single(t).Addr
+	self, err := os.Executable()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	script := fmt.Sprintf(`setsid %s beat %s daemon > /dev/null 2>&1 & while [ -z "$(ls %s)" ]; do sleep 0.02; done`, self, dir, dir)
+	code, _, errs := lockctl(t, url, shell(script)...)
+	assert.Zero(t, code, errs)
+	var p pulse
+	eventually(t, "the daemon beats", func() bool { p = pulseOf(t, dir, "daemon"); return len(p.pids) == 1 })
+	assert.NotEqual(t, "", stateOf(p.pids[0]))
+	require.NoError(t, syscall.Kill(p.pids[0], syscall.SIGKILL))
+}
+
+// A command that outlasts many leases keeps the lock.
+func TestRunRenews(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	c := observer(t, url)
+	ready := filepath.Join(t.TempDir(), "ready")
+	p := start(t, url, shell(": > "+ready+"; sleep 6", "--ttl", "2s")...)
+	awaitFile(t, ready)
+	for range 5 {
+		s, err := c.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		assert.True(t, s.Held())
+		select {
+		case <-p.ended:
+		case <-time.After(time.Second):
+		}
+	}
+	assert.Zero(t, p.code(t), p.err)
+}
+
+// onTerminal starts a program on a terminal of its own, and returns its other end and what
+// is shown there.
+func onTerminal(t *testing.T, cmd *exec.Cmd) (*os.File, *safeBuffer) {
+	t.Helper()
+	tty, err := pty.Start(cmd)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = tty.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	out := &safeBuffer{}
+	go func() { _, _ = io.Copy(out, tty) }()
+	return tty, out
+}
+
+func awaitText(t *testing.T, out *safeBuffer, text string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%q on the terminal", text), func() bool { return strings.Contains(out.String(), text) })
+}
+
+// An interactive command has the terminal: it reads from it, and Ctrl-C and Ctrl-Z are
+// for it.
+func TestRunOnATerminal(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	// sh in the place of an interactive shell: it has job control.
+	cmd := program(t, url)
+	script := `set -m; "$0" run k -- sh -c 'read x; echo "got:$x"; trap "echo int; exit 4" INT; echo ready; while :; do sleep 0.05; done'; echo "code:$?"`
+	sh := exec.Command("sh", "-c", script, cmd.Path)
+	sh.Env = cmd.Env
+	tty, out := onTerminal(t, sh)
+	says := func(text string) { t.Helper(); awaitText(t, out, text) }
+	_, err := tty.WriteString("hello\n")
+	require.NoError(t, err)
+	says("got:hello")
+	assert.NotContains(t, out.String(), "suspended")
+	says("ready")
+	_, err = tty.Write([]byte{3}) // Ctrl-C
+	require.NoError(t, err)
+	says("int")
+	says("code:4")
+}
+
+// Ctrl-Z stops the job, so that the shell goes on, and fg continues it.
+func TestRunCanBeSuspended(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	cmd := program(t, url)
+	script := `set -m; "$0" run k -- sh -c 'echo ready; read x; echo "got:$x"'; echo stopped; read y; fg >/dev/null; echo "code:$?"`
+	sh := exec.Command("sh", "-c", script, cmd.Path)
+	sh.Env = cmd.Env
+	tty, out := onTerminal(t, sh)
+	says := func(text string) { t.Helper(); awaitText(t, out, text) }
+	says("ready")
+	_, err := tty.Write([]byte{26}) // Ctrl-Z
+	require.NoError(t, err)
+	says("suspended")
+	says("stopped")
+	_, err = tty.WriteString("for the shell\n")
+	require.NoError(t, err)
+	_, err = tty.WriteString("for the command\n")
+	require.NoError(t, err)
+	says("got:for the command")
+	says("code:0")
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/internal/servertest"
+	"github.com/golocker/golocker/locker"
+)
+
+// What scripts can tell apart by the exit code alone.
+func TestRunExitCodes(t *testing.T) {
+	t.Parallel()
+	server := servertest.Single(t, servertest.Config("user", "weak", "on", "nopass", "~*", "&*", "+@all", "-set", "-eval", "-evalsha"))
+	url := "redis://" + server.Addr
+	c := observer(t, url)
+	hold(t, c, "held")
+	hold(t, c, "rw", locker.ForWriting())
+	_, err := server.Do("SET", "foreign", "for ever")
+	require.NoError(t, err)
+	notProgram := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(notProgram, []byte("no program"), 0o600))
+	sh := func(script string) []string { return []string{"run", "free", "--", "sh", "-c", script} }
+	for name, test := range map[string]struct {
+		url  string
+		args []string
+		code int
+		says string
+	}{
+		"success":            {url, []string{"run", "free", "--", "true"}, 0, ""},
+		"the command's own":  {url, sh("exit 7"), 7, ""},
+		"255 of the command": {url, sh("exit 255"), 255, ""},
+		"killed by a signal": {url, sh("kill -KILL $$"), 137, ""},
+		"not in time":        {url, []string{"run", "--wait", "0.2", "held", "--", "true"}, 75, "wait timeout"},
+		"not at all":         {url, []string{"run", "-n", "held", "--", "true"}, 75, "is locked by"},
+		"wait 0":             {url, []string{"run", "--timeout", "0", "held", "--", "true"}, 75, "is locked by"},
+		"as flock -E":        {url, []string{"run", "-n", "-E", "1", "held", "--", "true"}, 1, "is locked by"},
+		"another kind":       {url, []string{"run", "rw", "--", "true"}, 65, "read-write lock"},
+		"foreign":            {url, []string{"run", "foreign", "--", "true"}, 65, "string"},
+		"unreachable":        {"redis://127.0.0.1:1", []string{"run", "free", "--", "true"}, 69, "unavailable"},
+		"refused":            {"redis://weak:any@" + server.Addr, []string{"run", "free", "--", "true"}, 77, "NOPERM"},
+		"not found":          {url, []string{"run", "free", "--", "no-such-command"}, 127, "not found"},
+		"no such file":       {url, []string{"run", "free", "--", "./no-such-command"}, 127, "not found"},
+		"not executable":     {url, []string{"run", "free", "--", notProgram}, 126, "permission denied"},
+		"no command":         {url, []string{"run", "free"}, 64, "LOCKCTL"},
+		"no dash":            {url, []string{"run", "free", "true"}, 64, "KEY -- command"},
+		"two keys":           {url, []string{"run", "free", "too", "--", "true"}, 64, "KEY -- command"},
+		"an odd flag":        {url, []string{"run", "--no-such-flag", "free", "--", "true"}, 64, "no-such-flag"},
+		"a TTL too short":    {url, []string{"run", "--ttl", "500ms", "free", "--", "true"}, 64, "too short"},
+		"too much grace":     {url, []string{"run", "--ttl", "4s", "--grace", "2s", "free", "--", "true"}, 64, "quarter"},
+		"both sides":         {url, []string{"run", "--read", "--write", "free", "--", "true"}, 64, "exclude each other"},
+		"a bad wait":         {url, []string{"run", "--wait", "soon", "free", "--", "true"}, 64, "use a time"},
+		"no server":          {"", []string{"run", "free", "--", "true"}, 64, "LOCKCTL_URL"},
+		"half a quorum":      {url + " " + url, []string{"run", "free", "--", "true"}, 64, "no quorum"},
+		"unknown driver":     {url, []string{"run", "--driver", "x", "free", "--", "true"}, 64, "redigo"},
+		"unknown command":    {url, []string{"frobnicate"}, 64, "unknown command"},
+		"a bad URL":          {"redis://:hunter2@x y:z", []string{"run", "free", "--", "true"}, 64, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := lockctl(t, test.url, test.args...)
+			assert.Equal(t, test.code, code, errs)
+			assert.Empty(t, out)
+			if name == "no command" {
+				test.says = "KEY -- command"
+			}
+			if name == "success" || strings.Contains(name, "command's") {
+				assert.Empty(t, errs, "it is silent unless something is wrong")
+			}
+			assert.Contains(t, errs, test.says)
+			assert.NotContains(t, errs, "hunter2")
+		})
+	}
+}
+
+// The command sees which lock it has, and nothing of an outer one.
+func TestRunTellsTheCommandOfItsLock(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	before := time.Now()
+	cmd := program(t, url, "run", "--fenced", "--prefix", "app:", "orders:42", "--", "sh", "-c", `echo "$LOCKCTL_KEY|$LOCKCTL_TOKEN|$LOCKCTL_DEADLINE"`)
+	p := startCmd(t, cmd)
+	require.Zero(t, p.code(t), p.err)
+	fields := strings.Split(strings.TrimSpace(p.out.String()), "|")
+	require.Len(t, fields, 3)
+	assert.Equal(t, "orders:42", fields[0])
+	assert.Regexp(t, `^\d{16}$`, fields[1])
+	deadline, err := time.Parse(time.RFC3339, fields[2])
+	require.NoError(t, err)
+	assert.WithinRange(t, deadline, before.Add(20*time.Second), time.Now().Add(30*time.Second))
+
+	inner := program(t, url, "run", "inner", "--", "sh", "-c", `echo "$LOCKCTL_KEY|${LOCKCTL_TOKEN-none}"`)
+	inner.Env = append(inner.Env, "LOCKCTL_KEY=outer", "LOCKCTL_TOKEN=123")
+	p = startCmd(t, inner)
+	require.Zero(t, p.code(t), p.err)
+	assert.Equal(t, "inner|none\n", p.out.String(), "the token of another lock is none of this one")
+}
+
+// No name that lockctl reads is one that it passes on: a lockctl within another would take
+// the lock's key for a setting.
+func TestVariablesDoNotCollide(t *testing.T) {
+	for _, setting := range []string{urlVariable, driverVariable, prefixVariable} {
+		assert.NotContains(t, heldVariables, setting)
+	}
+}
+
+func TestRunLeavesTheStreamsAlone(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	cmd := program(t, url, "run", "k", "--", "cat")
+	all := "binary \x00\xff and\nlines"
+	cmd.Stdin = strings.NewReader(all)
+	p := startCmd(t, cmd)
+	assert.Zero(t, p.code(t))
+	assert.Equal(t, all, p.out.String())
+	assert.Empty(t, p.err.String())
+}
+
+func TestRunOnAQuorumAndWithEveryDriver(t *testing.T) {
+	t.Parallel()
+	var urls []string
+	for _, s := range servertest.Servers(t, 3) {
+		urls = append(urls, "redis://"+s.Addr)
+	}
+	for _, name := range []string{"goredis", "rueidis", "redigo"} {
+		code, out, errs := lockctl(t, urls[0], "run", "--driver", name, "k", "--", "echo", "done")
+		assert.Zero(t, code, errs)
+		assert.Equal(t, "done\n", out)
+		assert.Empty(t, errs)
+	}
+	code, _, errs := lockctl(t, strings.Join(urls, " "), "run", "-n", "q", "--", "true")
+	assert.Equal(t, exitUnreachable, code, "new servers are no quorum yet: %s", errs)
+	args := []string{"-url", urls[0], "--url=" + urls[1], "-url=" + urls[2], "--bootstrap", "run", "--fenced", "q", "--", "sh", "-c", "echo $LOCKCTL_TOKEN"}
+	code, out, errs := lockctl(t, "", args...)
+	assert.Zero(t, code, errs)
+	assert.Regexp(t, `^\d+\n$`, out)
+}
+
+// Readers run together, and a writer alone.
+func TestRunReadersShare(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	c := observer(t, url)
+	hold(t, c, "k", locker.ForReading())
+	code, _, errs := lockctl(t, url, "run", "--read", "-n", "k", "--", "true")
+	assert.Zero(t, code, errs)
+	code, _, errs = lockctl(t, url, "run", "--write", "-n", "k", "--", "true")
+	assert.Equal(t, exitNotHad, code, errs)
+}
+
+func TestRunSaysWhatHappensAsJSON(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	code, out, errs := lockctl(t, url, "run", "--json", "--fenced", "k", "--", "echo", "x")
+	require.Zero(t, code, errs)
+	assert.Equal(t, "x\n", out)
+	var names []string
+	for line := range strings.Lines(errs) {
+		var e event
+		require.NoError(t, json.Unmarshal([]byte(line), &e), line)
+		assert.Equal(t, "k", e.Key)
+		names = append(names, e.Event)
+	}
+	assert.Equal(t, []string{"acquired", "released"}, names)
+
+	code, _, errs = lockctl(t, "redis://127.0.0.1:1", "--json", "run", "k", "--", "true")
+	var failure struct {
+		Error string
+		Exit  int
+	}
+	require.NoError(t, json.Unmarshal([]byte(errs), &failure), errs)
+	assert.Equal(t, code, failure.Exit)
+	assert.Contains(t, failure.Error, "unavailable")
+}
