@@ -103,7 +103,7 @@ independent servers, make a quorum.`,
 		return &exitError{exitUsage, err}
 	})
 	root.AddCommand(t.runCommand(), t.lsCommand(), t.showCommand(), t.watchCommand(), t.breakCommand(),
-		t.benchCommand(), t.versionCommand())
+		t.doctorCommand(), t.benchCommand(), t.versionCommand())
 	return root
 }
 

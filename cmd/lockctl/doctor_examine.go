@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// Facts are what one server has told.
+type facts struct {
+	server string
+	down   error // nothing else is known then
+
+	trip    time.Duration // the shortest round trip
+	offset  time.Duration // of its clock from this machine's, within half of the trip
+	timeErr error
+
+	info    map[string]string
+	infoErr error
+
+	config    map[string]string
+	configErr error
+
+	subscribeErr, publishErr, scanErr error
+}
+
+// examine asks all servers, at the same time.
+func (t *tool) examine(ctx context.Context, timeout time.Duration) ([]facts, error) {
+	configs, err := t.target.configs()
+	if err != nil {
+		return nil, err
+	}
+	var each [][]facts = make([][]facts, len(configs))
+	var all sync.WaitGroup
+	errs := make([]error, len(configs))
+	for i, cfg := range configs {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			each[i], errs[i] = t.examineTarget(ctx, cfg, t.target.urls[i])
+		})
+	}
+	all.Wait()
+	return slices.Concat(each...), errors.Join(errs...)
+}
+
+// examineTarget asks what one URL leads to.
+func (t *tool) examineTarget(ctx context.Context, cfg driver.Config, url string) ([]facts, error) {
+	connector, err := locker.OpenConnector(t.target.driver, url)
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	name := strings.Join(cfg.Addrs, ",")
+	if cfg.Mode == driver.ModeSentinel {
+		name = "the master " + cfg.Master + " of the Sentinels " + name
+	}
+	if cfg.Mode != driver.ModeCluster {
+		return []facts{examineServer(ctx, connector, name)}, nil
+	}
+	masters, err := mastersOf(ctx, connector)
+	if err != nil {
+		return []facts{{server: "Cluster " + name, down: err}}, nil
+	}
+	var found []facts
+	for _, addr := range masters {
+		node := cfg
+		node.Mode, node.Addrs = driver.ModeSingle, []string{addr}
+		c, err := connector.Driver().OpenConnector(node)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, examineServer(ctx, c, addr))
+	}
+	return found, nil
+}
+
+// mastersOf returns the addresses of a Cluster's masters.
+func mastersOf(ctx context.Context, connector driver.Connector) ([]string, error) {
+	conn, err := connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	reply, err := conn.Do(ctx, driver.Command{Args: []string{"CLUSTER", "SLOTS"}})
+	if err != nil {
+		return nil, err
+	}
+	var addrs []string
+	ranges, _ := reply.([]any)
+	for _, r := range ranges {
+		fields, _ := r.([]any)
+		if len(fields) < 3 {
+			continue
+		}
+		node, _ := fields[2].([]any)
+		if len(node) < 2 {
+			continue
+		}
+		host, _ := node[0].(string)
+		port, _ := node[1].(int64)
+		if addr := net.JoinHostPort(host, strconv.FormatInt(port, 10)); !slices.Contains(addrs, addr) {
+			addrs = append(addrs, addr)
+		}
+	}
+	if addrs == nil {
+		return nil, errors.New("no master of the Cluster has any slots")
+	}
+	slices.Sort(addrs)
+	return addrs, nil
+}
+
+// examineServer asks one server.
+func examineServer(ctx context.Context, connector driver.Connector, name string) facts {
+	f := facts{server: name}
+	conn, err := connector.Connect(ctx)
+	if err != nil {
+		f.down = err
+		return f
+	}
+	defer conn.Close()
+	do := func(args ...string) (driver.Value, error) { return conn.Do(ctx, driver.Command{Args: args}) }
+	if _, err := do("PING"); err != nil && driver.OutcomeOf(err) != driver.OutcomeReplied {
+		f.down = err
+		return f
+	}
+	f.readClock(do)
+	var text driver.Value
+	if text, f.infoErr = do("INFO"); f.infoErr == nil {
+		f.info = parseInfo(text)
+	}
+	f.config = map[string]string{}
+	for _, name := range []string{"maxmemory", "maxmemory-policy", "appendfsync", "save", "min-replicas-to-write"} {
+		var pair driver.Value
+		if pair, f.configErr = do("CONFIG", "GET", name); f.configErr != nil {
+			break
+		}
+		if list, _ := pair.([]any); len(list) == 2 {
+			f.config[name], _ = list[1].(string)
+		}
+	}
+	_, f.scanErr = do("SCAN", "0", "COUNT", "1")
+	const channel = "__golocker:c:lockctl-doctor"
+	_, f.publishErr = do("PUBLISH", channel, "")
+	f.subscribeErr = subscribe(ctx, conn, channel)
+	return f
+}
+
+func subscribe(ctx context.Context, conn driver.Conn, channel string) error {
+	subscriber, ok := conn.(driver.Subscriber)
+	if !ok {
+		return driver.ErrUnsupported
+	}
+	s, err := subscriber.Subscribe(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.Add(ctx, channel)
+}
+
+// readClock compares the server's clock with this machine's. Of several trips the
+// shortest tells most.
+func (f *facts) readClock(do func(...string) (driver.Value, error)) {
+	for range 5 {
+		before := time.Now()
+		v, err := do("TIME")
+		trip := time.Since(before)
+		if err != nil {
+			f.timeErr = err
+			return
+		}
+		at, err := parseTime(v)
+		if err != nil {
+			f.timeErr = err
+			return
+		}
+		if f.trip == 0 || trip < f.trip {
+			f.trip, f.offset = trip, at.Sub(before.Add(trip/2))
+		}
+	}
+}
+
+func parseTime(v driver.Value) (time.Time, error) {
+	list, _ := v.([]any)
+	if len(list) != 2 {
+		return time.Time{}, fmt.Errorf("odd reply to TIME: %v", v)
+	}
+	seconds, err1 := strconv.ParseInt(fmt.Sprint(list[0]), 10, 64)
+	micros, err2 := strconv.ParseInt(fmt.Sprint(list[1]), 10, 64)
+	return time.Unix(seconds, micros*1000), errors.Join(err1, err2)
+}
+
+// parseInfo reads the reply to INFO.
+func parseInfo(v driver.Value) map[string]string {
+	text, _ := v.(string)
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && !strings.HasPrefix(line, "#") {
+			info[name] = value
+		}
+	}
+	return info
+}

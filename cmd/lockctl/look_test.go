@@ -1,0 +1,234 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/internal/servertest"
+	"github.com/golocker/golocker/locker"
+)
+
+// decoded returns the JSON that lockctl writes.
+func decoded[T any](t *testing.T, url string, args ...string) T {
+	t.Helper()
+	code, out, errs := lockctl(t, url, append(args, "--json")...)
+	require.Zero(t, code, errs)
+	var v T
+	require.NoError(t, json.Unmarshal([]byte(out), &v), out)
+	return v
+}
+
+func TestLsShowAndBreak(t *testing.T) {
+	t.Parallel()
+	server := servertest.Single(t)
+	url := "redis://" + server.Addr
+	c, err := locker.Open("goredis", url, locker.Prefix("app:"), locker.Label("me"))
+	require.NoError(t, err)
+	defer c.Close()
+	lease := hold(t, c, "orders:1", locker.Fenced(), locker.Metadata("x"))
+	hold(t, c, "orders:2", locker.ForReading())
+	hold(t, c, "other")
+	_, err = server.Do("SET", "app:orders:cached", "x", "EX", "100")
+	require.NoError(t, err)
+
+	locks := decoded[[]lockView](t, url, "ls", "orders:", "--prefix", "app:")
+	require.Len(t, locks, 2)
+	assert.Equal(t, "orders:1", locks[0].Name)
+	assert.Equal(t, holderView{Label: "me", Mode: "exclusive", Holds: 1, Token: uint64(lease.Token()), RemainingMS: locks[0].Holders[0].RemainingMS, Metadata: "x"}, locks[0].Holders[0])
+	assert.Equal(t, "reading", locks[1].Holders[0].Mode)
+	assert.Len(t, decoded[[]lockView](t, url, "ls", "orders:", "--prefix", "app:", "--foreign"), 3)
+	assert.Empty(t, decoded[[]lockView](t, url, "ls", "none"))
+
+	code, out, errs := lockctl(t, url, "ls", "--prefix", "app:")
+	require.Zero(t, code, errs)
+	assert.Regexp(t, `(?m)^orders:1 +me +exclusive +\S+s +0 +\d+ +x$`, out)
+	code, out, errs = lockctl(t, url, "show", "app:orders:1")
+	require.Zero(t, code, errs)
+	assert.Regexp(t, regexp.MustCompile(`Holder: +me\n +Mode: +exclusive`), out)
+	assert.False(t, decoded[lockView](t, url, "show", "free").Held)
+
+	code, _, errs = lockctl(t, url, "break", "app:orders:1")
+	assert.Equal(t, exitUsage, code, "there is nobody to ask: %s", errs)
+	assert.True(t, lease.Valid())
+	broken := decoded[struct{ Broken []holderView }](t, url, "break", "app:orders:1", "-y")
+	assert.Equal(t, "me", broken.Broken[0].Label)
+	code, _, errs = lockctl(t, url, "break", "app:orders:1", "--yes")
+	assert.Equal(t, exitNotHeld, code, errs)
+}
+
+// In a shell the answer decides.
+func TestBreakAsks(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	c := observer(t, url)
+	for _, test := range []struct {
+		answer string
+		held   bool
+	}{{"\n", true}, {"no\n", true}, {"y\n", false}} {
+		hold(t, c, "k"+test.answer)
+		cmd := program(t, url, "break", "k"+test.answer)
+		tty, err := pty.Start(cmd)
+		require.NoError(t, err)
+		out := &safeBuffer{}
+		read := make(chan struct{})
+		go func() { defer close(read); _, _ = io.Copy(out, tty) }()
+		eventually(t, "the question", func() bool { return strings.Contains(out.String(), "[y/N]") })
+		_, err = tty.WriteString(test.answer)
+		require.NoError(t, err)
+		_ = cmd.Wait()
+		<-read
+		_ = tty.Close()
+		s, err := c.Inspect(t.Context(), "k"+test.answer)
+		require.NoError(t, err)
+		assert.Equal(t, test.held, s.Held(), "%q: %s", test.answer, out)
+	}
+}
+
+func TestLsOfAClusterAndOfAQuorum(t *testing.T) {
+	t.Parallel()
+	cluster := servertest.Cluster(t, 3)
+	url := "redis://" + cluster.Addrs()[0] + "?mode=cluster"
+	c := observer(t, url)
+	for i := range 20 {
+		hold(t, c, fmt.Sprint("k", i))
+	}
+	for _, driver := range []string{"goredis", "rueidis"} {
+		assert.Len(t, decoded[[]lockView](t, url, "ls", "--driver", driver), 20, driver)
+	}
+	d := decoded[diagnosis](t, url, "doctor")
+	assert.Len(t, d.Patients, 4, "three masters, and all together")
+	assert.Zero(t, d.Problems)
+
+	var urls []string
+	for _, s := range servertest.Servers(t, 3) {
+		urls = append(urls, "redis://"+s.Addr)
+	}
+	code, out, errs := lockctl(t, strings.Join(urls, "\n"), "--bootstrap", "run", "q", "--", "sh", "-c", "echo held; read x; exit 0") // its standard input is at its end
+	require.Zero(t, code, errs)
+	assert.Equal(t, "held\n", out)
+	d = decoded[diagnosis](t, strings.Join(urls, " "), "doctor")
+	assert.Len(t, d.Patients, 4)
+	assert.Zero(t, d.Problems)
+}
+
+// INFO and CONFIG may be forbidden: doctor says what it could not see, and nothing worse.
+func TestDoctorWithoutInfo(t *testing.T) {
+	t.Parallel()
+	server := servertest.Single(t, servertest.Config("user", "app", "on", ">secret", "~*", "&*", "+@all", "-info", "-config"))
+	d := decoded[diagnosis](t, "redis://app:secret@"+server.Addr, "doctor")
+	seen := map[string]level{}
+	for _, f := range d.Patients[0].Findings {
+		seen[f.Check] = f.Level
+		if f.Level != fine {
+			assert.NotEmpty(t, f.Means, f.Check)
+		}
+	}
+	assert.Equal(t, map[string]level{
+		"connection": fine, "version": unseen, "eviction": unseen, "persistence": unseen, "replication": unseen, "clock": fine,
+		"subscribing": fine, "publishing": fine, "listing": fine,
+	}, seen)
+	assert.Zero(t, d.Problems)
+}
+
+func TestDoctorFindsProblems(t *testing.T) {
+	t.Parallel()
+	cache := servertest.Single(t, servertest.Config("maxmemory", "100mb"), servertest.Config("maxmemory-policy", "volatile-ttl"))
+	code, out, errs := lockctl(t, "redis://"+cache.Addr, "doctor")
+	assert.Equal(t, exitFindings, code, errs)
+	assert.Contains(t, out, "volatile-ttl")
+	assert.Contains(t, out, "deletes locks that are held")
+
+	code, out, _ = lockctl(t, "redis://:hunter2@127.0.0.1:1", "doctor")
+	assert.Equal(t, exitFindings, code)
+	assert.NotContains(t, out, "hunter2")
+	assert.Contains(t, out, "connection refused")
+
+	weak := servertest.Single(t, servertest.Config("user", "weak", "on", ">x", "~*", "resetchannels", "+@all", "-eval", "-scan"))
+	code, out, _ = lockctl(t, "redis://weak:x@"+weak.Addr, "doctor")
+	assert.Equal(t, exitFindings, code)
+	assert.Regexp(t, `problem +mutex`, out)
+	assert.Regexp(t, `note +listing`, out)
+	assert.Regexp(t, `warning +subscribing`, out)
+}
+
+// Without a terminal watch writes one list below the other.
+func TestWatchWritesLines(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	hold(t, observer(t, url), "k")
+	p := start(t, url, "watch", "--json", "--interval", "100ms")
+	eventually(t, "three looks", func() bool { return strings.Count(p.out.String(), "\n") >= 3 })
+	line, _, _ := strings.Cut(p.out.String(), "\n")
+	var s snapshot
+	require.NoError(t, json.Unmarshal([]byte(line), &s))
+	assert.Equal(t, "k", s.Locks[0].Name)
+	code, _, errs := lockctl(t, "redis://127.0.0.1:1", "watch")
+	assert.Equal(t, exitUnreachable, code, errs)
+}
+
+// On a terminal it shows them in place until q is pressed.
+func TestWatchOnATerminal(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	c := observer(t, url)
+	hold(t, c, "first")
+	cmd := program(t, url, "watch", "--interval", "100ms")
+	cmd.Env = append(cmd.Env, "TERM=xterm")
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 100})
+	require.NoError(t, err)
+	defer tty.Close()
+	out := &safeBuffer{}
+	read := make(chan struct{})
+	go func() { defer close(read); _, _ = io.Copy(out, tty) }()
+	eventually(t, "the first lock", func() bool { return strings.Contains(out.String(), "first") })
+	hold(t, c, "second")
+	eventually(t, "the second lock", func() bool { return strings.Contains(out.String(), "second") })
+	_, err = tty.WriteString("q")
+	require.NoError(t, err)
+	assert.NoError(t, cmd.Wait(), out)
+	<-read
+}
+
+func TestBench(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	v := decoded[benchView](t, url, "bench", "--duration", "100ms", "--goroutines", "1,4", "--fenced")
+	require.Len(t, v.Free, 2)
+	assert.Positive(t, v.Free[1].PerSecond)
+	assert.Positive(t, v.HandOff.Median)
+	code, out, errs := lockctl(t, url, "bench", "--duration", "50ms", "--goroutines", "1")
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, "hand-off")
+}
+
+func TestVersionAndCompletion(t *testing.T) {
+	t.Parallel()
+	v := decoded[versionView](t, "", "version")
+	assert.Equal(t, []string{"goredis", "redigo", "rueidis"}, v.Drivers)
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		code, out, errs := lockctl(t, "", "completion", shell)
+		assert.Zero(t, code, errs)
+		assert.Contains(t, out, "lockctl", shell)
+	}
+	if bash, err := exec.LookPath("bash"); err == nil {
+		_, script, _ := lockctl(t, "", "completion", "bash")
+		check := exec.Command(bash, "-n")
+		check.Stdin = strings.NewReader(script)
+		assert.NoError(t, check.Run())
+	}
+	url := "redis://" + servertest.Single(t).Addr
+	hold(t, observer(t, url), "orders:1")
+	_, out, _ := lockctl(t, url, "__complete", "break", "ord")
+	assert.Contains(t, out, "orders:1", "names of locks are completed")
+	_, out, _ = lockctl(t, url, "__complete", "ls", "--driver", "")
+	assert.Contains(t, out, "redigo")
+}
