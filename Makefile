@@ -61,12 +61,14 @@ staticcheck:
 	@echo "== staticcheck"
 	@$(STATICCHECK) work
 
-# Only these two have files for one system.
+# Only these have files for one system.
 portable:
 	@echo "== compiles for macOS and Windows"
 	@GOOS=windows go build ./locker/...
 	@GOOS=darwin go build ./locker/...
 	@GOOS=darwin go vet ./internal/servertest/...
+	@GOOS=windows go build -o /dev/null ./cmd/lockctl
+	@GOOS=darwin go build -o /dev/null ./cmd/lockctl
 
 apicheck: ## what is exported is documented, has examples, and is what api/ says
 	@echo "== exported API"

@@ -143,6 +143,9 @@ func (r *runner) supervise(asked guard.Moment) (guard.Result, error) {
 		return guard.Result{}, r.lease.Err()
 	}
 	process, err := guard.Start(guard.Command{Path: r.path, Args: r.args, Env: r.environment(deadline)}, r.flags.times(), asked, deadline)
+	if _, ok := errors.AsType[*guard.StartError](err); ok {
+		return guard.Result{Err: err}, nil
+	}
 	if err != nil {
 		return guard.Result{}, err
 	}

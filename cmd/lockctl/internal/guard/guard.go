@@ -17,6 +17,9 @@
 // the session (setsid, a daemon) or is started by somebody else (at, systemd-run, docker) is
 // beyond reach.
 //
+// A program runs one command at a time: where lockctl has to step in, it ends whatever it
+// has started.
+//
 // Elsewhere there is no guardian. The command is ended by lockctl itself, so that it
 // outlives a lockctl that is killed or stopped.
 package guard

@@ -44,7 +44,15 @@ func (m Moment) Suspended() bool { return asleep()-m.clock.asleep > 100*time.Mil
 
 // Start runs a command under a lease that lasts until deadline, which was not known yet
 // at the moment asked. Its events have to be received.
+//
+// A [*StartError], here or in the Result, is why the command could not be started; it is
+// syscall.ETIME where too little is left of the lease.
 func Start(c Command, t Times, asked Moment, deadline time.Time) (*Process, error) {
+	p := &Process{events: make(chan Event), times: t, clock: asked.clock, deadline: deadline}
+	p.at = p.clock.instant(deadline)
+	if now() >= p.at.add(-t.Margin) {
+		return nil, &StartError{syscall.ETIME}
+	}
 	// Orphans come here when the guardian dies.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("guard: adopting orphans: %w", err)
@@ -60,11 +68,7 @@ func Start(c Command, t Times, asked Moment, deadline time.Time) (*Process, erro
 		return nil, fmt.Errorf("guard: start of the guardian: %w", err)
 	}
 	_ = unix.SetNonblock(pair[0], true)
-	p := &Process{
-		events: make(chan Event), line: newLine(pair[0]), guardian: pid, times: t,
-		clock: asked.clock, deadline: deadline,
-	}
-	p.at = p.clock.instant(deadline)
+	p.line, p.guardian = newLine(pair[0]), pid
 	p.backstop = time.AfterFunc(p.untilBackstop(), p.stepIn)
 	first := order{Command: &c, Times: t, Deadline: p.at}
 	go p.listen(p.line.Encode(first))
