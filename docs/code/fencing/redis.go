@@ -2,6 +2,7 @@ package fencing
 
 import (
 	"context"
+	"errors"
 
 	"github.com/golocker/golocker/locker"
 	"github.com/redis/go-redis/v9"
@@ -41,7 +42,7 @@ return redis.call('HGETALL', KEYS[1])`)
 // Fields reads a hash of [SetFields] in order to change it.
 func Fields(ctx context.Context, rdb redis.Scripter, key string, token locker.Token) (map[string]string, error) {
 	list, err := admit.Run(ctx, rdb, []string{key}, uint64(token)).StringSlice()
-	if err == redis.Nil {
+	if errors.Is(err, redis.Nil) {
 		return nil, ErrOutdated
 	}
 	fields := map[string]string{}
