@@ -69,7 +69,9 @@ func (s *Server) directives() []directive {
 		return append(config, s.settings.sentinels...)
 	}
 	config = append(config, directive{"save", ""}, directive{"appendonly", "no"},
-		directive{"repl-diskless-sync-delay", "0"})
+		directive{"repl-diskless-sync-delay", "0"},
+		// Else a server that once was a replica would find its data again.
+		directive{"rdb-del-sync-files", "yes"})
 	if s.kind == kindCluster {
 		config = append(config, s.clusterDirectives()...)
 	}

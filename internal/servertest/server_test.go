@@ -4,6 +4,7 @@ package servertest
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -251,6 +252,19 @@ func TestFreePortSkipsATakenOne(t *testing.T) {
 	port, err := freePort()
 	require.NoError(t, err)
 	assert.NotEqual(t, next, port)
+}
+
+func TestRestartLosesWhatAReplicaHasWritten(t *testing.T) {
+	servers := Servers(t, 2)
+	master, replica := servers[0], servers[1]
+	do(t, master, "SET", "k", "v")
+	do(t, replica, "REPLICAOF", "127.0.0.1", master.Port())
+	ctx, cancel := context.WithTimeout(t.Context(), agreeTimeout)
+	defer cancel()
+	require.NoError(t, Await(ctx, func() error { return replica.InfoSays("replication", "master_link_status:up") }))
+	assert.Equal(t, "v", do(t, replica, "GET", "k"))
+	replica.Restart()
+	assert.Nil(t, do(t, replica, "GET", "k"))
 }
 
 func TestRestartWithIsForOnce(t *testing.T) {

@@ -44,6 +44,9 @@ func beReplica(_ context.Context, _ *Scene, srv *servertest.Server) (Heal, error
 // failToSave makes a snapshot fail, after which the server refuses to write.
 func failToSave(ctx context.Context, _ *Scene, srv *servertest.Server) (Heal, error) {
 	inTheWay := filepath.Join(filepath.Dir(srv.Socket), "dump.rdb")
+	if err := os.RemoveAll(inTheWay); err != nil { // that of a time when it was a replica
+		return nil, err
+	}
 	if err := os.MkdirAll(filepath.Join(inTheWay, "directory"), 0o700); err != nil {
 		return nil, err
 	}
