@@ -4,47 +4,72 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/golocker/golocker/internal/robustness/rig"
 	"github.com/golocker/golocker/internal/servertest"
 )
 
 // disconnections are servers that do not know their clients, or their scripts, any more.
 func disconnections() []Fault {
+	// Not Sentinel: their own connections would be killed as well, and they would fail over.
+	kinds := []rig.Kind{rig.Single, rig.Quorum, rig.Cluster}
 	return []Fault{
-		{Name: "client-kill-normal", Kinds: everywhere, Inject: onServer(killClients("normal"))},
-		{Name: "client-kill-pubsub", Kinds: everywhere, Inject: onServer(killClients("pubsub"))},
+		{Name: "client-kill-normal", Kinds: kinds, Inject: killClients("normal")},
+		{Name: "client-kill-pubsub", Kinds: kinds, Inject: killClients("pubsub")},
 		{Name: "script-flush", Kinds: everywhere, Inject: onServer(flushScripts)},
 		{Name: "maxclients", Kinds: asked, Inject: onServer(letNobodyIn)},
 	}
 }
 
 // killClients ends the connections of a type again and again.
-func killClients(kind string) strike {
-	return func(ctx context.Context, s *Scene, srv *servertest.Server) (Heal, error) {
-		kill := func() (int64, error) {
-			reply, err := srv.Do("CLIENT", "KILL", "TYPE", kind)
-			killed, _ := reply.(int64)
-			return killed, err
-		}
-		ctx, cancel := context.WithTimeout(ctx, s.TTL)
-		defer cancel()
-		err := servertest.Await(ctx, func() error {
-			killed, err := kill()
-			if err == nil && killed == 0 {
-				err = fmt.Errorf("nemesis: %s has no %s client", srv.Addr, kind)
-			}
-			return err
-		})
-		if ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", ErrBusy, err)
-		}
+func killClients(kind string) func(context.Context, *Scene) (Heal, error) {
+	return func(ctx context.Context, s *Scene) (Heal, error) {
+		servers, release, err := s.hosts()
 		if err != nil {
 			return nil, err
 		}
-		return repeat(s, func() error {
+		kill := func() (killed int64, err error) {
+			for _, srv := range servers {
+				reply, err := srv.Do("CLIENT", "KILL", "TYPE", kind)
+				if err != nil {
+					return killed, err
+				}
+				n, _ := reply.(int64)
+				killed += n
+			}
+			return killed, nil
+		}
+		trying, cancel := context.WithTimeout(ctx, s.TTL)
+		defer cancel()
+		err = servertest.Await(trying, func() error {
+			killed, err := kill()
+			if err == nil && killed == 0 {
+				err = fmt.Errorf("nemesis: there is no %s client", kind)
+			}
+			return err
+		})
+		if err != nil {
+			release()
+			return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+		}
+		stop := repeat(s, func() error {
 			_, err := kill()
 			return err
-		}), nil
+		})
+		return func(ctx context.Context) error {
+			defer release()
+			return stop(ctx)
+		}, nil
 	}
+}
+
+// hosts claims servers that have clients: in a Cluster each has some of a worker's
+// connections, and nobody can tell which has its subscription.
+func (s *Scene) hosts() ([]*servertest.Server, func(), error) {
+	if s.Rig.Kind != rig.Cluster {
+		return s.victims()
+	}
+	claimed, release, err := s.claim(len(s.Rig.Servers), addresses(s.Rig.Servers)...)
+	return addressed(s.Rig.Servers, claimed), release, err
 }
 
 // flushScripts makes a server forget all scripts, again and again.

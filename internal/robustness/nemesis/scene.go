@@ -164,13 +164,7 @@ func (s *Scene) victims() ([]*servertest.Server, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var victims []*servertest.Server
-	for _, srv := range candidates {
-		if slices.Contains(claimed, srv.Addr) {
-			victims = append(victims, srv)
-		}
-	}
-	return victims, release, nil
+	return addressed(candidates, claimed), release, nil
 }
 
 // masters returns those of the servers that say that they are no replicas.
@@ -197,6 +191,13 @@ func addresses(servers []*servertest.Server) []string {
 		all = append(all, srv.Addr)
 	}
 	return all
+}
+
+// addressed returns those of the servers that have one of the addresses.
+func addressed(servers []*servertest.Server, addrs []string) []*servertest.Server {
+	return slices.DeleteFunc(slices.Clone(servers), func(srv *servertest.Server) bool {
+		return !slices.Contains(addrs, srv.Addr)
+	})
 }
 
 // healed is the Heal of a fault that is over as soon as it has been.
