@@ -64,9 +64,9 @@ func (r Round) Run() (*Report, error) {
 		found = append(found, finding{Violation: s.violation(history.Mortality, e, fmt.Sprintf("%d keys have no TTL: %q", len(e.Immortal), e.Immortal))})
 	}
 	for _, e := range s.probes {
-		text := fmt.Sprintf("the lock was had %v after the last fault was healed; the bound is %v", e.At.Sub(e.Since), r.acquirableWithin())
+		text := fmt.Sprintf("the lock was had after %v with no fault left; the bound is %v", e.At.Sub(e.Since), r.acquirableWithin())
 		if e.Error != "" {
-			text = fmt.Sprintf("the lock could not be had in %v after the last fault was healed: %s", e.At.Sub(e.Since), e.Error)
+			text = fmt.Sprintf("the lock could not be had in %v with no fault left: %s", e.At.Sub(e.Since), e.Error)
 		}
 		found = append(found, finding{Violation: s.violation(history.Liveness, e, text)})
 	}

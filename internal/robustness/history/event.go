@@ -45,7 +45,7 @@ const (
 	// Sampled comes after a look at the servers' keys.
 	Sampled What = "sampled"
 	// Probed comes after a lock was had by somebody who came when all faults were
-	// healed; Since is when the last was.
+	// healed; Since is when it was asked for.
 	Probed What = "probed"
 )
 

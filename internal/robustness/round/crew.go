@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/golocker/golocker/internal/robustness/nemesis"
 	"github.com/golocker/golocker/internal/robustness/rig"
@@ -32,9 +31,10 @@ var _ nemesis.Workers = (*crew)(nil)
 // config returns what a worker of that name is told.
 func (c *crew) config(name string) (worker.Config, error) {
 	target, err := c.rig.Target(name, c.spec.Drivers...)
+	m := c.spec.Load.measures()
 	return worker.Config{
 		Name: name, Target: target, Resource: c.socket, History: filepath.Join(c.dir, name),
-		Hands: hands, Locks: locks, TTL: ttl, Longest: longest, Pause: pause,
+		Hands: m.hands, Locks: m.locks, TTL: m.ttl, Longest: m.longest, Pause: m.pause,
 	}, err
 }
 
@@ -119,7 +119,7 @@ func (c *crew) dismiss(abruptly bool) error {
 	}
 	if !abruptly {
 		for name, p := range c.running {
-			if err := p.Join(stopTime); err != nil {
+			if err := p.Join(c.spec.Load.measures().stopTime()); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			}
 		}
@@ -127,10 +127,6 @@ func (c *crew) dismiss(abruptly bool) error {
 	clear(c.running)
 	return errors.Join(errs...)
 }
-
-// stopTime is how long a worker may take to give up what it holds: an Unlock that is not
-// answered, a lease that nobody unlocks, and the client's Close come one after the other.
-const stopTime = time.Second + longest + 5*time.Second + patience + 10*time.Second
 
 // end is dismiss for a round that is given up.
 func (c *crew) end() {

@@ -53,16 +53,17 @@ func Play(tb testing.TB, spec Spec, dir string) (report *check.Report, err error
 	if err := play(tb.Context(), spec, c, faults, log); err != nil {
 		return nil, err
 	}
+	m := spec.Load.measures()
 	return check.Round{
 		Files:           append(c.files, logFile),
-		LongestTTL:      longest,
-		Margin:          margin,
+		LongestTTL:      m.longest,
+		Margin:          m.margin(),
 		Poll:            poll,
 		Place:           place,
-		Patience:        patience,
+		Patience:        m.patience,
 		Ordered:         spec.Kind != rig.Quorum,
 		Effects:         effects(faults, spec.Kind),
-		LeastOperations: 100 * len(faults),
+		LeastOperations: m.operations * len(faults),
 		LeastFaults:     len(faults),
 	}.Run()
 }
@@ -73,7 +74,8 @@ func play(ctx context.Context, spec Spec, c *crew, faults []nemesis.Fault, log *
 		return err
 	}
 	defer c.end()
-	for range workers {
+	m := spec.Load.measures()
+	for range m.workers {
 		if err := c.hire(); err != nil {
 			return err
 		}
@@ -86,12 +88,13 @@ func play(ctx context.Context, spec Spec, c *crew, faults []nemesis.Fault, log *
 		sample(sampling, c.rig.Servers, log)
 	}()
 	s := schedule{
-		scene: nemesis.NewScene(c.rig, c, longest, spec.Seed),
-		log:   log,
-		rand:  rand.New(rand.NewPCG(spec.Seed, 0)),
+		scene:    nemesis.NewScene(c.rig, c, m.longest, spec.Seed),
+		shortest: m.shortest(),
+		log:      log,
+		rand:     rand.New(rand.NewPCG(spec.Seed, 0)),
 	}
 	err := s.play(ctx, faults, spec.Mixed)
-	sleep(ctx, coolDown)
+	sleep(ctx, m.coolDown)
 	// Half of the rounds end as a power cut does, with all that is held left behind.
 	err = errors.Join(err, c.dismiss(spec.Seed%2 == 0))
 	if err == nil {
@@ -118,7 +121,6 @@ func settle(ctx context.Context, c *crew) error {
 
 // probe takes every lock once, now that no fault is left and nobody else there.
 func probe(ctx context.Context, c *crew, faults []nemesis.Fault, log *history.Log) error {
-	since := history.Now()
 	cfg, err := c.config("probe")
 	if err != nil {
 		return err
@@ -127,7 +129,8 @@ func probe(ctx context.Context, c *crew, faults []nemesis.Fault, log *history.Lo
 	for _, f := range faults {
 		lingers = max(lingers, f.Lingers)
 	}
-	return worker.Probe(ctx, cfg, log, since, longest+poll+lingers+4*patience)
+	m := c.spec.Load.measures()
+	return worker.Probe(ctx, cfg, log, m.longest+poll+lingers+4*m.patience)
 }
 
 // faults looks up the faults and what they need.

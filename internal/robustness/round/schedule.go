@@ -14,20 +14,16 @@ import (
 
 const (
 	warmUp = time.Second
-	// A fault lasts from shortest to twice that: mostly for longer than a lease.
-	shortest = longest * 3 / 4
-	// coolDown is how long the workers go on when all faults are healed. What may take longer
-	// after a fault is not let off any more in the last seconds of it.
-	coolDown = longest + poll + patience + 3*time.Second
 	// healTime bounds what it takes to inject or heal one fault.
 	healTime = 90 * time.Second
 )
 
 // A schedule injects the faults of a round.
 type schedule struct {
-	scene *nemesis.Scene
-	log   *history.Log
-	rand  *rand.Rand
+	scene    *nemesis.Scene
+	shortest time.Duration // that a fault lasts
+	log      *history.Log
+	rand     *rand.Rand
 }
 
 // play injects the faults in turn, and returns when all are healed.
@@ -36,7 +32,7 @@ func (s *schedule) play(ctx context.Context, faults []nemesis.Fault, mixed bool)
 	var running sync.WaitGroup
 	errs := make([]error, len(faults))
 	for i, f := range faults {
-		length := shortest + time.Duration(s.rand.Int64N(int64(shortest)))
+		length := s.shortest + time.Duration(s.rand.Int64N(int64(s.shortest)))
 		running.Go(func() { errs[i] = s.inject(ctx, f, length) })
 		if mixed {
 			sleep(ctx, length/2)
@@ -62,7 +58,7 @@ func (s *schedule) inject(ctx context.Context, f nemesis.Fault, length time.Dura
 	}
 	heal, err := f.Inject(ctx, s.scene)
 	for errors.Is(err, nemesis.ErrBusy) && ctx.Err() == nil {
-		sleep(ctx, shortest/8)
+		sleep(ctx, s.shortest/8)
 		heal, err = f.Inject(ctx, s.scene)
 	}
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/golocker/golocker/internal/robustness/rig"
 )
@@ -13,6 +12,7 @@ import (
 // A Spec says what a round is to be like. Its text, see [Spec.String], makes another round
 // like it.
 type Spec struct {
+	Load Load
 	Kind rig.Kind
 	// Drivers are those of the workers: in turn for the nodes of a quorum.
 	Drivers []string
@@ -30,47 +30,30 @@ func (s Spec) String() string {
 	if s.Mixed {
 		order = "mixed"
 	}
-	return fmt.Sprintf("%s:%s:%s:%d:%s", s.Kind, strings.Join(s.Drivers, "+"), order, s.Seed, strings.Join(s.Faults, "+"))
+	return strings.Join([]string{
+		string(s.Load), string(s.Kind), strings.Join(s.Drivers, "+"), order, strconv.FormatUint(s.Seed, 10), strings.Join(s.Faults, "+"),
+	}, ":")
 }
 
 // Parse is the inverse of [Spec.String].
 func Parse(text string) (Spec, error) {
 	part := strings.Split(text, ":")
-	if len(part) != 5 {
-		return Spec{}, fmt.Errorf("round: %q is not of the form kind:drivers:alone|mixed:seed:faults", text)
+	if len(part) != 6 {
+		return Spec{}, fmt.Errorf("round: %q is not of the form light|heavy:kind:drivers:alone|mixed:seed:faults", text)
 	}
-	seed, err := strconv.ParseUint(part[3], 10, 64)
+	seed, err := strconv.ParseUint(part[4], 10, 64)
 	if err != nil {
 		return Spec{}, fmt.Errorf("round: the seed of %q: %w", text, err)
 	}
-	if part[2] != "alone" && part[2] != "mixed" {
+	if part[3] != "alone" && part[3] != "mixed" {
 		return Spec{}, fmt.Errorf("round: the faults of %q are either alone or mixed", text)
 	}
 	return Spec{
-		Kind: rig.Kind(part[0]), Drivers: strings.Split(part[1], "+"),
-		Faults: strings.FieldsFunc(part[4], func(r rune) bool { return r == '+' }),
-		Mixed:  part[2] == "mixed", Seed: seed,
+		Load: Load(part[0]), Kind: rig.Kind(part[1]), Drivers: strings.Split(part[2], "+"),
+		Faults: strings.FieldsFunc(part[5], func(r rune) bool { return r == '+' }),
+		Mixed:  part[3] == "mixed", Seed: seed,
 	}, nil
 }
-
-// What all rounds have in common. Leases are short, so that faults that outlast them are.
-const (
-	ttl     = time.Second
-	longest = 2 * time.Second
-	poll    = time.Second
-	// place is for how long a waiter's place is kept that is not heard of.
-	place = 2*poll + 2*time.Second
-	// margin is by how much a holder gives up the longest lease before it is over.
-	margin = longest/100 + 2*time.Millisecond + 100*time.Millisecond
-	// patience is how much later than promised something may happen because the machine
-	// is busy.
-	patience = 4 * time.Second
-
-	workers = 4
-	hands   = 16
-	locks   = 100
-	pause   = 25 * time.Millisecond
-)
 
 // Greedy tells whether a fault of the round takes the whole machine, so that others are
 // not to be measured beside it.

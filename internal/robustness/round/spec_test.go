@@ -12,16 +12,16 @@ import (
 
 func TestTheTextOfASpecMakesTheSameRound(t *testing.T) {
 	spec := round.Spec{
-		Kind: rig.Quorum, Drivers: []string{"goredis", "redigo"}, Faults: []string{"worker-kill", "server-stop"},
+		Load: round.Light, Kind: rig.Quorum, Drivers: []string{"goredis", "redigo"}, Faults: []string{"worker-kill", "server-stop"},
 		Mixed: true, Seed: 1<<63 + 5,
 	}
-	const text = "quorum:goredis+redigo:mixed:9223372036854775813:worker-kill+server-stop"
+	const text = "light:quorum:goredis+redigo:mixed:9223372036854775813:worker-kill+server-stop"
 	assert.Equal(t, text, spec.String())
 	parsed, err := round.Parse(text)
 	require.NoError(t, err)
 	assert.Equal(t, spec, parsed)
 
-	for _, text := range []string{"", "a:b:c", "single:goredis:alone:x:f", "single:goredis:both:1:f"} {
+	for _, text := range []string{"", "a:b:c", "heavy:single:goredis:alone:x:f", "heavy:single:goredis:both:1:f"} {
 		_, err := round.Parse(text)
 		assert.ErrorContains(t, err, "round: ", text)
 	}

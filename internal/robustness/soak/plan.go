@@ -121,7 +121,7 @@ func Selection(seed uint64) []round.Spec {
 			met[name] = true
 		}
 		selection = append(selection, round.Spec{
-			Kind: pair.kind, Drivers: strings.Split(pair.driver, "+"), Faults: names,
+			Load: round.Light, Kind: pair.kind, Drivers: strings.Split(pair.driver, "+"), Faults: names,
 			Mixed: i%2 == 1, Seed: r.Uint64() >> 16,
 		})
 	}
@@ -134,7 +134,7 @@ func (c Choice) series(r *rand.Rand) []round.Spec {
 	var greedy, series []round.Spec
 	add := func(list *[]round.Spec, kind rig.Kind, driver string, faults ...string) {
 		*list = append(*list, round.Spec{
-			Kind: kind, Drivers: strings.Split(driver, "+"), Faults: faults, Mixed: r.IntN(2) == 0, Seed: r.Uint64() >> 16,
+			Load: round.Heavy, Kind: kind, Drivers: strings.Split(driver, "+"), Faults: faults, Mixed: r.IntN(2) == 0, Seed: r.Uint64() >> 16,
 		})
 	}
 	kindsOf := map[string][]rig.Kind{} // where costly faults may be

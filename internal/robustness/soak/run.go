@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/golocker/golocker/internal/robustness/check"
+	"github.com/golocker/golocker/internal/robustness/history"
 	"github.com/golocker/golocker/internal/robustness/round"
 )
 
@@ -107,8 +108,11 @@ func (r Run) round(t *testing.T, spec round.Spec, report *Report) {
 	if found == nil {
 		return
 	}
+	shown := map[history.Law]int{}
 	for _, v := range found.Violations {
-		t.Error(v)
+		if shown[v.Law]++; shown[v.Law] <= mostShown {
+			t.Error(v)
+		}
 	}
 	t.Logf("%v: %d operations, %d grants, %d violations, %d more explained", time.Since(begun).Round(time.Second),
 		found.Operations, found.Grants, len(found.Violations), len(found.Explained))
@@ -116,6 +120,9 @@ func (r Run) round(t *testing.T, spec round.Spec, report *Report) {
 		t.Log(fmt.Sprintf("%d × %s", n, law))
 	}
 }
+
+// mostShown is how many violations of one law are printed of a round. All are counted.
+const mostShown = 3
 
 // count counts violations by the law and what explains them.
 func count(violations []check.Violation) map[string]int {

@@ -3,37 +3,43 @@ package worker
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/golocker/golocker/internal/robustness/history"
 	"github.com/golocker/golocker/locker"
 	"github.com/golocker/golocker/redlock"
 )
 
-// Probe takes every lock of a round once, all at the same time, when no fault is left:
-// each can be had after the longest lease at the latest, whoever has died with it. It
-// writes down when each was had, counted from since, or that it was not had within the
-// time.
-func Probe(ctx context.Context, cfg Config, log *history.Log, since history.Time, within time.Duration) error {
+// atOnce is how many locks are probed at a time.
+const atOnce = 25
+
+// Probe takes every lock of a round once, when no fault is left and nobody else there: each
+// can be had after the longest lease at the latest, whoever has died with it. It writes
+// down when each was had, counted from when it was asked for, or that it was not had
+// within the time.
+func Probe(ctx context.Context, cfg Config, log *history.Log, within time.Duration) error {
 	client, err := open(cfg.Target, redlock.Config{LongestTTL: cfg.Longest}, locker.Label(cfg.Name), locker.TTL(cfg.TTL))
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	locks := Locks(cfg.Locks)
-	errs := make([]error, len(locks))
-	var all sync.WaitGroup
-	for i, l := range locks {
-		all.Go(func() { errs[i] = probe(ctx, client, l, log, since) })
+	var all errgroup.Group
+	all.SetLimit(atOnce)
+	for _, l := range Locks(cfg.Locks) {
+		all.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, within)
+			defer cancel()
+			return probe(ctx, client, l, log)
+		})
 	}
-	all.Wait()
-	return errors.Join(append(errs, client.Close())...)
+	err = all.Wait()
+	_ = client.Close() // what it names is free when its lease is over
+	return err
 }
 
-func probe(ctx context.Context, client *locker.Client, l Lock, log *history.Log, since history.Time) error {
-	e := history.Event{Since: since, What: history.Probed, Name: l.Name, Mode: l.Kind.strictest()}
+func probe(ctx context.Context, client *locker.Client, l Lock, log *history.Log) error {
+	e := history.Event{Since: history.Now(), What: history.Probed, Name: l.Name, Mode: l.Kind.strictest()}
 	lease, err := lockForSure(ctx, client.Mutex(l.Name, options(e.Mode)...))
 	e.At = history.Now()
 	if err != nil {
