@@ -22,7 +22,7 @@ define each
 done
 endef
 
-.PHONY: help test server servers lint fmtcheck vet staticcheck portable nounsafe vulncheck apicheck api deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak screenshot
+.PHONY: help test server servers lint fmtcheck vet staticcheck portable nounsafe vulncheck apicheck api deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak screenshot starvation
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -137,6 +137,10 @@ SOAKFLAGS ?=
 soak: server ## break servers, lines and processes under the locks for SOAK (30m)
 	@cd internal/robustness && GOWORK=off go test -run '^TestSoak$$' -count=1 -timeout=0 -v . \
 		-args -soak=$(SOAK) -report=report.txt $(SOAKFLAGS)
+
+starvation: server ## lose 10000 leases while other processes want all processors
+	@cd internal/robustness && GOWORK=off go test -run '^TestLostLeases' -count=1 -timeout=1h -v ./starvation \
+		-args -leases=10000
 
 fuzz: server ## every fuzz target for FUZZTIME (10s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | while IFS=: read -r file func; do \

@@ -3,7 +3,6 @@
 // processors, and holds the ends of their contexts to the promise that they come in time
 // and before anybody else has the lock.
 //
-// By default a few hundred leases are lost. All of the project's bar is
-//
-//	go test -run TestLostLeases -v . -args -leases=10000
+// By default a few hundred leases are lost; "make starvation" loses the 10 000 of the
+// project's bar.
 package starvation

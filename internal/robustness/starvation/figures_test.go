@@ -12,40 +12,54 @@ type figures struct {
 	timers   []time.Duration // how late plain timers were that were set to the same times
 	leads    []time.Duration // how long after a context's end somebody else had the lock
 
-	late     int // contexts, while the plain timer was in time
-	bothLate int // contexts and timers: the process had no processor
-	running  int // contexts that had not ended when somebody else had the lock
-	beside   int // leases that were valid then
+	// beside counts the leases that were valid when somebody else had the lock. There is
+	// no excuse for one.
+	beside int
+	// late counts contexts that ended more than the margin after the deadline, and running
+	// those that had not ended when somebody else had the lock.
+	late, running int
+	// So many of each there were when this process got no processor for so long that plain
+	// timers were late by half of the margin. A context cannot end in a process
+	// that does not run; that is what Valid is for.
+	stalledLate, stalledRunning int
 }
 
-func (f *figures) add(h *holding) {
-	ended, next := <-h.ended, <-h.next
-	late, timer := ended.Sub(h.deadline), h.timer.Sub(h.deadline)
-	f.contexts = append(f.contexts, late)
-	f.timers = append(f.timers, timer)
-	f.leads = append(f.leads, next.at.Sub(ended))
+func (f *figures) add(round []*holding) {
+	stalled := slices.ContainsFunc(round, func(h *holding) bool { return h.timer.Sub(h.deadline) > margin()/2 })
+	for _, h := range round {
+		ended, next := <-h.ended, <-h.next
+		late := ended.Sub(h.deadline)
+		f.contexts = append(f.contexts, late)
+		f.timers = append(f.timers, h.timer.Sub(h.deadline))
+		f.leads = append(f.leads, next.at.Sub(ended))
+		if next.valid {
+			f.beside++
+		}
+		count(late > margin(), stalled, &f.late, &f.stalledLate)
+		count(next.running, stalled, &f.running, &f.stalledRunning)
+	}
+}
+
+func count(is, stalled bool, n, whenStalled *int) {
 	switch {
-	case late > margin() && timer > margin():
-		f.bothLate++
-	case late > margin():
-		f.late++
-	}
-	if next.running {
-		f.running++
-	}
-	if next.valid {
-		f.beside++
+	case is && stalled:
+		*whenStalled++
+	case is:
+		*n++
 	}
 }
 
 func (f *figures) String() string {
-	return fmt.Sprintf(`%d leases were lost
+	n := len(f.contexts)
+	return fmt.Sprintf(`%d leases of %v were lost
 contexts ended after the deadline: %s
 plain timers set to it fired:      %s
 the next holder came after that:   %s
-%d contexts ended more than %v after the deadline; %d more with a plain timer that was as late
-when the next holder had the lock, %d leases were valid and %d contexts had not ended`,
-		len(f.contexts), spread(f.contexts), spread(f.timers), spread(f.leads), f.late, margin(), f.bothLate, f.beside, f.running)
+%d of %d contexts ended within %v of the deadline; of the others %d did where timers were as late
+%d of %d leases were not valid when the next holder had the lock, and %d contexts had ended; of the others %d had not where timers were as late`,
+		n, *ttl, spread(f.contexts), spread(f.timers), spread(f.leads),
+		n-f.late-f.stalledLate, n, margin(), f.stalledLate,
+		n-f.beside, n, n-f.running-f.stalledRunning, f.stalledRunning)
 }
 
 // spread tells of the least, some quantiles, and the most.
