@@ -8,9 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/golocker/golocker/internal/robustness/round"
@@ -23,7 +21,7 @@ var (
 	kinds    = flag.String("kinds", "", "only these kinds of deployments, separated by commas")
 	drivers  = flag.String("drivers", "", "only these drivers, separated by commas")
 	faults   = flag.String("faults", "", "only these faults, separated by commas")
-	parallel = flag.Int("rounds", 3, "how many rounds there are at a `time`")
+	parallel = flag.Int("rounds", 3, "how `many` rounds there are at a time")
 	file     = flag.String("report", "", "the `file` that the report is written to, besides the output")
 	again    = flag.String("again", "", "play this `round` again, as a failed one has been printed")
 )
@@ -34,6 +32,9 @@ const replay = "go test ./internal/robustness -run TestSoak -v -count=1 -args -a
 // TestMixedRun is a short run in which every driver and every kind of deployment meets
 // some faults.
 func TestMixedRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
 	run := soak.Run{Seed: *seed, Parallel: *parallel, Replay: replay}
 	if run.Seed == 0 {
 		run.Seed = 1
@@ -69,9 +70,6 @@ func TestSoak(t *testing.T) {
 	require.NoError(t, err)
 	if *file != "" {
 		require.NoError(t, os.WriteFile(*file, []byte(text.String()), 0o644))
-	}
-	if *length >= time.Minute {
-		assert.Positive(t, report.Operations())
 	}
 }
 

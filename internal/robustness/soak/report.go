@@ -52,11 +52,8 @@ func (r *Report) add(spec round.Spec, found *check.Report, err error) {
 
 func (r *Report) finish() { r.took = time.Since(r.begun) }
 
-// Operations is how many attempts at locks there were in all.
-func (r *Report) Operations() int { return r.total.Operations }
-
-// Injected returns how often a fault met a driver.
-func (r *Report) Injected(driver, fault string) int {
+// injected returns how often a fault met a driver.
+func (r *Report) injected(driver, fault string) int {
 	if r.byDriver[driver] == nil {
 		return 0
 	}
@@ -120,7 +117,7 @@ func (r *Report) met() (n int) {
 	for fault := range r.total.Faults {
 		everyone := true
 		for _, d := range Drivers {
-			everyone = everyone && (d == mix || r.Injected(d, fault) > 0)
+			everyone = everyone && (d == mix || r.injected(d, fault) > 0)
 		}
 		if everyone {
 			n++
