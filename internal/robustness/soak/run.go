@@ -56,6 +56,9 @@ func (r Run) Play(t *testing.T) *Report {
 	}
 	players.Wait()
 	report.finish()
+	if report.rounds == 0 {
+		t.Errorf("no round was played; is there any fault for %+v?", r.Choice)
+	}
 	return report
 }
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,6 +59,9 @@ func (p *Process) Kill() error {
 	<-p.ended
 	if errors.Is(err, os.ErrProcessDone) {
 		return p.failure()
+	}
+	if said := p.said(); bytes.Contains(said, []byte("DATA RACE")) {
+		return fmt.Errorf("worker: %s", said)
 	}
 	return err
 }
