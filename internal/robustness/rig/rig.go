@@ -63,7 +63,7 @@ const (
 	startTimeout = time.Minute
 	// silence is how long, in milliseconds, a server that does not answer is not taken for
 	// dead: longer than a machine that is busy keeps it waiting, as a rule.
-	silence = "2000"
+	silence = "3000"
 )
 
 // Start starts a rig. It is stopped when the test ends.
