@@ -2,10 +2,12 @@ package locker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/golocker/golocker/locker"
@@ -60,13 +62,66 @@ func ExampleLockEnd_Outcome() {
 	// lost_taken
 }
 
+// What goes on between the client and its servers.
+func ExampleObserver_servers() {
+	watch := locker.Observer{
+		Renewal: func(e locker.Renewal) {
+			if e.Err != nil {
+				log.Printf("%s has %v left: %v", e.Name, e.Left, e.Err)
+			}
+		},
+		Healed:       func(e locker.Healed) { log.Printf("%s has a TTL again, of %v", e.Name, e.For) },
+		Subscription: func(e locker.Subscription) { log.Printf("node %d, messages arrive: %t", e.Node, e.Listening) },
+		Warning:      func(e locker.Warning) { log.Printf("node %d: %s", e.Node, e.Text) },
+	}
+	client, err := locker.Open("goredis", "redis://localhost:6379/0", locker.Observe(watch))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+}
+
+// How many calls wait for each kind of lock, and by which route the locks were had.
+func ExampleLockStart() {
+	kind := func(l locker.LockInfo) locker.Mode { return l.Mode }
+	var mu sync.Mutex
+	calls, routes := map[locker.Mode]int{}, map[locker.Route]int{}
+	watch := locker.Observer{
+		LockStart: func(ctx context.Context, e locker.LockStart) context.Context {
+			mu.Lock()
+			defer mu.Unlock()
+			calls[kind(e.LockInfo)]++
+			return ctx
+		},
+		LockEnd: func(_ context.Context, e locker.LockEnd) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls[kind(e.LockInfo)]--
+			routes[e.Route]++
+		},
+	}
+	_ = locker.Observe(watch)
+}
+
+// The server's ACL lacks something, which an operator has to be told.
+func ExamplePermissionError() {
+	var client *locker.Client // from New or Open
+	_, err := client.Mutex("orders:42").TryLock(context.Background())
+	if denied, ok := errors.AsType[*locker.PermissionError](err); ok {
+		fmt.Println("give the user", denied.Grant)
+	}
+}
+
 func ExampleClient_Snapshot() {
+	held := func(l locker.LeaseInfo) { fmt.Println("held", l.Name, "until", l.Deadline) }
+	waiting := func(w locker.WaitingInfo) { fmt.Println("waited for", w.Name, "since", w.Since) }
+
 	var client *locker.Client // from New or Open
 	s := client.Snapshot()
 	for _, lease := range s.Leases {
-		fmt.Println("held", lease.Name, "until", lease.Deadline)
+		held(lease)
 	}
 	for _, w := range s.Waiters {
-		fmt.Println("waited for", w.Name, "since", w.Since)
+		waiting(w)
 	}
 }

@@ -211,17 +211,17 @@ type Renewal struct {
 
 // A Healed is a record that had lost its TTL, by PERSIST for instance.
 type Healed struct {
-	Name string
+	Name string        // as given to Mutex
 	For  time.Duration // the TTL that it has now
 }
 
 // A Subscription is a change of the connection on which the client hears that locks
 // have become free. While there is none waiters poll.
 type Subscription struct {
-	Node      int  // of a quorum, from 0
-	Listening bool // messages arrive from here on
-	Gap       bool // some may have been missed, so that all waiters ask
-	Err       error
+	Node      int   // of a quorum, from 0
+	Listening bool  // messages arrive from here on
+	Gap       bool  // some may have been missed, so that all waiters ask
+	Err       error // why they have ceased, or may have been missed; nil if that is not known
 }
 
 // A Warning tells of a danger to locks in how a server is set up.

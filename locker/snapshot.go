@@ -32,7 +32,7 @@ type LeaseInfo struct {
 // first request is on its way does not wait yet.
 type WaitingInfo struct {
 	LockInfo
-	Since time.Time
+	Since time.Time // when the call was made
 	// InLine tells that it waits behind another goroutine of this client, which asks
 	// the server, or has the lock.
 	InLine bool

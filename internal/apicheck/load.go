@@ -24,7 +24,7 @@ type module struct {
 }
 
 // notImported are the modules in go.work that are programs, whatever packages they have.
-var notImported = map[string]bool{"bench": true, "examples": true}
+var notImported = map[string]bool{"bench": true, "docs": true, "examples": true}
 
 // load loads the packages of the workspace in root that others can import.
 func load(root string) ([]module, error) {

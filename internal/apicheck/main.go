@@ -7,8 +7,8 @@
 //	apicheck -since DIR   fails if the API has lost what a checkout of an older version in
 //	                      DIR has, or has changed it incompatibly
 //
-// What nobody imports is left out: commands, internal packages, and the modules bench and
-// examples.
+// What nobody imports is left out: commands, internal packages, and the modules bench, docs
+// and examples.
 package main
 
 import (

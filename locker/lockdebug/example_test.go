@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"slices"
 
 	"github.com/golocker/golocker/locker"
 	"github.com/golocker/golocker/locker/lockdebug"
@@ -16,6 +17,10 @@ func ExampleHandler() {
 	mux := http.NewServeMux()
 	mux.Handle("/debug/locks", lockdebug.Handler(client))
 	go func() { log.Print(http.ListenAndServe("localhost:6060", mux)) }()
+}
+
+func ending(l lockdebug.Lease) string {
+	return fmt.Sprintf("%s ends in %.1f s unless it is renewed", l.Lock, l.Left)
 }
 
 // A program reads the same as JSON.
@@ -31,7 +36,11 @@ func ExampleReport() {
 	}
 	for _, client := range report.Clients {
 		for _, lease := range client.Leases {
-			fmt.Println(lease.Lock, "ends in", lease.Left, "s unless it is renewed")
+			fmt.Println(ending(lease))
+		}
+		slices.SortFunc(client.Waiters, func(a, b lockdebug.Waiter) int { return a.Since.Compare(b.Since) })
+		for _, w := range client.Waiters {
+			fmt.Println(w.Lock, "is waited for since", w.Since)
 		}
 	}
 }

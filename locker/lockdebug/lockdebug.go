@@ -84,37 +84,37 @@ func wantsJSON(r *http.Request) bool {
 
 // A Report is what the JSON form of the page has.
 type Report struct {
-	Time    time.Time `json:"time"`
+	Time    time.Time `json:"time"`    // when it was made
 	Clients []Client  `json:"clients"` // in the order in which Handler was given them
 }
 
 // A Client is the part of a Report about one client.
 type Client struct {
-	Leases  []Lease  `json:"leases"`
-	Waiters []Waiter `json:"waiters"`
+	Leases  []Lease  `json:"leases"`  // by name
+	Waiters []Waiter `json:"waiters"` // by name, who has waited longest first
 }
 
 // A Lease is a lock that is held. Bytes of names that are no UTF-8 are replaced in JSON.
 type Lease struct {
-	Lock       string    `json:"lock"`
-	Mode       string    `json:"mode"`
-	Owner      string    `json:"owner,omitempty"`
-	Token      uint64    `json:"token,omitempty"`
-	TTL        float64   `json:"ttl_seconds"`
-	Since      time.Time `json:"since"`
-	Held       float64   `json:"held_seconds"`
-	Left       float64   `json:"left_seconds"` // until the lease ends unless it is renewed
-	Handles    int       `json:"handles"`
+	Lock       string    `json:"lock"`                  // its name
+	Mode       string    `json:"mode"`                  // a locker.Mode
+	Owner      string    `json:"owner,omitempty"`       // of a lock that can be re-entered
+	Token      uint64    `json:"token,omitempty"`       // of a fenced lock
+	TTL        float64   `json:"ttl_seconds"`           // that renewals ask for
+	Since      time.Time `json:"since"`                 // when the client was granted the lock
+	Held       float64   `json:"held_seconds"`          // how long ago that is
+	Left       float64   `json:"left_seconds"`          // until the lease ends unless it is renewed
+	Handles    int       `json:"handles"`               // how many leases share the hold
 	RenewError string    `json:"renew_error,omitempty"` // of the last renewal, if it failed
 }
 
 // A Waiter is a call that waits for a lock.
 type Waiter struct {
-	Lock   string    `json:"lock"`
-	Mode   string    `json:"mode"`
-	Since  time.Time `json:"since"`
-	Waited float64   `json:"waited_seconds"`
-	InLine bool      `json:"in_line"` // behind another goroutine of the client
+	Lock   string    `json:"lock"`           // its name
+	Mode   string    `json:"mode"`           // a locker.Mode
+	Since  time.Time `json:"since"`          // when the call was made
+	Waited float64   `json:"waited_seconds"` // how long ago that is
+	InLine bool      `json:"in_line"`        // behind another goroutine of the client
 }
 
 func newReport(clients ...*locker.Client) Report {

@@ -25,11 +25,11 @@ func ExampleMetrics() {
 
 // Locks are named "orders:42", and only "orders" is to be a label.
 func ExampleNames() {
-	metrics := lockprom.New(lockprom.Names(func(name string) string {
+	options := []lockprom.Option{lockprom.Names(func(name string) string {
 		group, _, _ := strings.Cut(name, ":")
 		return group
-	}))
-	prometheus.MustRegister(metrics)
+	})}
+	prometheus.MustRegister(lockprom.New(options...))
 }
 
 // Each client has metrics of its own.
