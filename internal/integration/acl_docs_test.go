@@ -1,9 +1,11 @@
 package integration_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +52,42 @@ func TestThePermissionsOfTheDocsSuffice(t *testing.T) {
 		useAs(t, d, "redis://"+user.Name+":"+user.Password+"@"+srv.Addr)
 		srv.AssertPermitted(user)
 	})
+}
+
+// Applications that share a server can be kept from each other's side keys.
+func TestThePermissionsOfOneApplicationSuffice(t *testing.T) {
+	t.Parallel()
+	user := servertest.LocksUser(t)
+	i := slices.Index(user.Rules, "~__golocker:*")
+	require.GreaterOrEqual(t, i, 0)
+	user.Rules[i] = "~__golocker:*orders:*"
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		t.Parallel()
+		srv := servertest.Single(t, servertest.Users(user))
+		useAs(t, d, "redis://"+user.Name+":"+user.Password+"@"+srv.Addr)
+		srv.AssertPermitted(user)
+	})
+}
+
+// What docs/security.md says is shown by tests, which it names.
+func TestTheSecurityPageNamesTestsThatThereAre(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/security.md")
+	require.NoError(t, err)
+	var sources strings.Builder
+	require.NoError(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			var source []byte
+			source, err = os.ReadFile(path)
+			sources.Write(source)
+		}
+		return err
+	}))
+	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)`").FindAllSubmatch(page, -1)
+	require.NotEmpty(t, named)
+	for _, name := range named {
+		assert.Contains(t, sources.String(), "\nfunc "+string(name[1])+"(", "there is no such test")
+	}
 }
 
 // In a Cluster it needs what the docs add to it.

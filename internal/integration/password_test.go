@@ -100,6 +100,13 @@ func TestNoPasswordIsShown(t *testing.T) {
 		"redis://:" + canary + "/@host",
 		"redis://a:" + canary + "@host?mode=cluster&db=" + canary,
 		"rediss://:" + canary + "@host?tls_ca=/none/" + canary,
+		"rediss://host?tls_cert=/none/" + canary + "&tls_key=/none/" + canary,
+		"rediss://host?tls_key=/none/" + canary,
+		"rediss://host?tls_insecure_skip_verify=" + canary,
+		"redis://host/" + canary,
+		"redis://" + canary + ":" + canary + "@/",
+		"redis://ann:" + canary + "@host:" + canary,
+		"redis://ann:" + canary + "@host?mode=" + canary,
 		canary,
 	}
 
