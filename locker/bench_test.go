@@ -44,6 +44,20 @@ func benchmarkPair(b *testing.B, c *Client) {
 	}
 }
 
+// What observers cost: nothing where there is none, which is BenchmarkPair.
+func BenchmarkPairObserved(b *testing.B) {
+	c, err := New(instant{}, Observe(Observer{
+		LockStart: func(ctx context.Context, _ LockStart) context.Context { return ctx },
+		LockEnd:   func(context.Context, LockEnd) {},
+		HoldEnd:   func(context.Context, HoldEnd) {},
+	}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	benchmarkPair(b, c)
+}
+
 // instantNode says yes to whoever wants the lock.
 type instantNode struct{ instant }
 

@@ -36,7 +36,10 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err e
 	if id, err = own.Detach(ctx, ttl); err != nil {
 		return "", errors.Join(err, own.Unlock(context.WithoutCancel(ctx)))
 	}
-	_ = l.Unlock(ctx) // sends nothing unless it has become the last one
+	_, _ = l.unlock(ctx) // sends nothing unless it has become the last one
+	if l.tenure.client.observers != nil {
+		l.tellEnd(nil, true, false)
+	}
 	return id, nil
 }
 

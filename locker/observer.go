@@ -14,8 +14,8 @@ import (
 // LockStart, LockEnd, and HoldEnd after an Unlock are called by the goroutine that
 // calls Lock or Unlock, and take part of its time. All others, a loss among them, are
 // called one after another by a goroutine of the client. None is called while the
-// client holds a mutex, so that an observer may use the client; none may block for
-// long. While one does, up to 1024 renewals wait, and further ones are left out;
+// client holds a mutex, so that an observer may use the client, though not close it; none
+// may block for long. While one does, up to 1024 renewals wait, and further ones are left out;
 // nothing else is. [Client.Close] waits up to 5 seconds for the last event.
 //
 // A panic of an observer is not recovered. One in LockEnd gives the lease back first.

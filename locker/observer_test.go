@@ -188,13 +188,22 @@ func TestObserverIsToldOfChangesAndDetachment(t *testing.T) {
 		attached, err := c.Mutex("k", ForReading()).Attach(t.Context(), id)
 		require.NoError(t, err)
 		require.NoError(t, attached.Unlock(t.Context()))
+
+		m := c.Mutex("x", ForReading(), As(NamedOwner("me")))
+		shared, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		kept, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		_, err = shared.Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, kept.Unlock(t.Context()))
 		var ops, ends []string
 		for i := range s.starts {
 			ops = append(ops, s.starts[i].Op+" "+string(s.locks[i].Mode))
 			ends = append(ends, s.holds[i].Outcome()+" "+string(s.holds[i].Mode))
 		}
-		assert.Equal(t, []string{"lock reading", "upgrade writing", "downgrade reading", "attach reading"}, ops)
-		assert.Equal(t, []string{"released reading", "released writing", "detached reading", "released reading"}, ends)
+		assert.Equal(t, []string{"lock reading", "upgrade writing", "downgrade reading", "attach reading", "lock reading", "lock reading"}, ops)
+		assert.Equal(t, []string{"released reading", "released writing", "detached reading", "released reading", "detached reading", "released reading"}, ends)
 	})
 }
 
