@@ -17,7 +17,7 @@ var release = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then ret
 func Handwritten(ctx context.Context, rdb *redis.Client, name string, work func(ctx context.Context) error) error {
 	token := rand.Text()
 	for {
-		ok, err := rdb.SetNX(ctx, name, token, 8*time.Second).Result()
+		ok, err := rdb.SetNX(ctx, name, token, 30*time.Second).Result()
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ import (
 // their critical section at the same time.
 func fleet(t *testing.T, locks ...Lock) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	const each = 15
 	var inside, entered atomic.Int32
@@ -72,7 +72,8 @@ func newRueidislock(t *testing.T, addr string, majority int32) rueidislock.Locke
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}},
 		KeyMajority:  majority,
-		TryNextAfter: time.Second, // 20 ms are too few on a machine that is busy
+		KeyValidity:  30 * time.Second, // as with the others, whatever the machine is busy with
+		TryNextAfter: time.Second,      // 20 ms are too few on a machine that is busy
 	})
 	require.NoError(t, err)
 	t.Cleanup(l.Close)

@@ -11,7 +11,7 @@ import (
 
 // Redislock is what a use of bsm/redislock looks like.
 func Redislock(ctx context.Context, rl *redislock.Client, name string, work func(ctx context.Context) error) error {
-	lock, err := rl.Obtain(ctx, name, 8*time.Second, &redislock.Options{
+	lock, err := rl.Obtain(ctx, name, 30*time.Second, &redislock.Options{
 		RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond),
 		Metadata:      "nightly import",
 	})
@@ -19,12 +19,12 @@ func Redislock(ctx context.Context, rl *redislock.Client, name string, work func
 		return err
 	}
 	defer lock.Release(context.WithoutCancel(ctx))
-	return renewed(ctx, 8*time.Second, func(ctx context.Context) error {
-		return lock.Refresh(ctx, 8*time.Second, nil)
+	return renewed(ctx, 30*time.Second, func(ctx context.Context) error {
+		return lock.Refresh(ctx, 30*time.Second, nil)
 	}, work)
 }
 
 // NotRedislock is the same with golocker.
 func NotRedislock(ctx context.Context, client *locker.Client, name string, work func(ctx context.Context) error) error {
-	return client.Do(ctx, name, work, locker.TTL(8*time.Second), locker.Metadata("nightly import"))
+	return client.Do(ctx, name, work, locker.TTL(30*time.Second), locker.Metadata("nightly import"))
 }
