@@ -27,7 +27,7 @@ func GetSet(ctx context.Context, rdb *redis.Client, key string, ttl time.Duratio
 	if err != nil || held > now.UnixMilli() {
 		return false, err
 	}
-	before, err := rdb.GetSet(ctx, key, until).Int64()
+	before, err := rdb.Do(ctx, "GETSET", key, until).Int64()
 	return before == held, err
 }
 
