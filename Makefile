@@ -22,7 +22,7 @@ define each
 done
 endef
 
-.PHONY: help test server servers lint fmtcheck vet staticcheck portable nounsafe vulncheck apicheck api deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak screenshot starvation
+.PHONY: help test server servers lint fmtcheck vet staticcheck portable nounsafe vulncheck apicheck api deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak screenshot starvation release readme
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -87,6 +87,14 @@ nounsafe:
 vulncheck: ## known vulnerabilities in what is called, if the database can be reached
 	@echo "== known vulnerabilities"
 	@.ci/vulncheck $(filter-out ./bench ./internal/%,$(MODULES))
+
+# A dry run unless PUSH=1; docs/versioning.md.
+release: ## make the release VERSION=v0.1.0 of all modules
+	@test -n "$(VERSION)" || { echo "say which: make release VERSION=v0.1.0"; exit 2; }
+	@go run ./internal/release $(if $(filter 1,$(PUSH)),-push) $(VERSION)
+
+readme: server ## do what the README says, in a fresh clone, with a real server
+	@.ci/readme
 
 deps: ## the core imports the standard library only, the conformance suite no driver
 	@echo "== dependencies"
