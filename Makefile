@@ -36,6 +36,7 @@ test: ## everything that has to pass; installs a redis-server if it can
 	@$(MAKE) --no-print-directory workspace
 	@$(MAKE) --no-print-directory standalone
 	@if [ -n "$(RACE)" ]; then $(MAKE) --no-print-directory mutants; fi
+	@$(MAKE) --no-print-directory readme
 	@if [ -z "$(RACE)" ]; then echo "THERE IS NO C COMPILER: tested WITHOUT the race detector."; fi
 	@.ci/server report
 
@@ -94,7 +95,8 @@ release: ## make the release VERSION=v0.1.0 of all modules
 	@go run ./internal/release $(if $(filter 1,$(PUSH)),-push) $(VERSION)
 
 readme: server ## do what the README says, in a fresh clone, with a real server
-	@.ci/readme
+	@echo "== the README's commands"
+	@out=$$(.ci/readme 2>&1) && echo "$$out" | tail -n 1 || { echo "$$out"; exit 1; }
 
 deps: ## the core imports the standard library only, the conformance suite no driver
 	@echo "== dependencies"

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-const remedy = "\nIf that is meant: make api, and commit the result with the change. What is removed or changed here breaks users, see docs/versioning.md."
+const remedy = "if that is meant: make api, and commit the result with the change (a line that goes breaks users, see docs/versioning.md)"
 
 // text returns the exported API of a module, one line for each feature, in the manner of
 // the files in Go's own folder api.
