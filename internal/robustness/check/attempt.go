@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/golocker/golocker/internal/robustness/history"
 )
@@ -101,6 +102,8 @@ func (a *attempt) add(e history.Event) {
 
 // A span is an interval of time.
 type span struct{ from, to history.Time }
+
+func (s span) length() time.Duration { return s.to.Sub(s.from) }
 
 func (s span) meets(o span) bool { return s.from < o.to && o.from < s.to }
 

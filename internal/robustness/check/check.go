@@ -29,6 +29,9 @@ type Round struct {
 	// Patience is how much later than promised something may happen because the
 	// machine is busy.
 	Patience time.Duration
+	// Lead is by how much earlier than another one a waiter has to come for it to be certain
+	// that it was earlier on the server, too. It is Patience if it is 0.
+	Lead time.Duration
 	// Ordered is true for one deployment, which serves in the order of arrival.
 	Ordered bool
 	// Effects has what each fault may do, by the fault's name. A fault that is missing
@@ -40,6 +43,9 @@ type Round struct {
 
 // Run checks a round. The error is about the files.
 func (r Round) Run() (*Report, error) {
+	if r.Lead == 0 {
+		r.Lead = r.Patience
+	}
 	report := NewReport()
 	s, err := r.read(report)
 	if err != nil {
@@ -56,7 +62,7 @@ func (r Round) Run() (*Report, error) {
 		s.refusals(name, find)
 		s.wakeUps(name, find)
 		if r.Ordered {
-			s.order(name, find)
+			report.Queued += s.order(name, find)
 		}
 		report.Unjudged += s.linear(name, find)
 	}

@@ -222,6 +222,20 @@ func TestHistories(t *testing.T) {
 			"1 a asked", "2 a granted", "3 p injected fault=noise", "3 a unlocking", "4 a unlocked", "5 p healed fault=noise",
 			"2 b asked", "300 b granted", "310 b unlocking", "311 b unlocked",
 		}},
+		"a sleeper whom no fault excuses any more": {
+			lines: []string{
+				"1 a asked", "2 a granted", "3 p injected fault=noise", "3 a unlocking", "4 a unlocked", "5 p healed fault=noise",
+				"2 b asked", "1400 b granted", "1410 b unlocking", "1411 b unlocked",
+			},
+			want: []history.Law{history.Wakeup},
+		},
+		"a sleeper until a fault comes": {
+			lines: []string{
+				"1 a asked", "2 a granted", "3 a unlocking", "4 a unlocked",
+				"2 b asked", "200 p injected fault=noise", "290 p healed fault=noise", "300 b granted", "310 b unlocking", "311 b unlocked",
+			},
+			want: []history.Law{history.Wakeup},
+		},
 		"a lapsed lease is waited for": {lines: []string{
 			"1 a asked", "2 a granted", "700 a ended class=lost", "2 b asked", "1000 b granted", "1010 b unlocking", "1011 b unlocked",
 		}},

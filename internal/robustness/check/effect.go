@@ -74,3 +74,31 @@ func (s *seen) quiet(when span) bool {
 	}
 	return true
 }
+
+// undisturbed returns the parts of the span in which everything has its usual time: no
+// fault is active, nor does the lock recover from one.
+func (s *seen) undisturbed(when span) []span {
+	parts := []span{when}
+	for _, f := range s.faults {
+		disturbed := f.active
+		if disturbed.to != forever {
+			// For what is late by less than patience, patience is had anyway.
+			disturbed.to = disturbed.to.Add(-s.round.Patience)
+		}
+		var left []span
+		for _, p := range parts {
+			if !p.meets(disturbed) {
+				left = append(left, p)
+				continue
+			}
+			if p.from < disturbed.from {
+				left = append(left, span{p.from, disturbed.from})
+			}
+			if disturbed.to < p.to {
+				left = append(left, span{disturbed.to, p.to})
+			}
+		}
+		parts = left
+	}
+	return parts
+}

@@ -9,8 +9,8 @@ import (
 	"github.com/golocker/golocker/internal/robustness/history"
 )
 
-// wakeUps finds locks that stayed free though somebody waited, while no fault had an
-// effect.
+// wakeUps finds locks that stayed free though somebody waited, for longer than a fault may
+// be the reason of.
 func (s *seen) wakeUps(name string, find finder) {
 	free := s.free(name)
 	if len(free) == 0 {
@@ -30,8 +30,13 @@ func (s *seen) wakeUps(name string, find finder) {
 				break
 			}
 			idle := span{max(f.from, a.asked), min(f.to, end)}
-			if idle.to.Sub(idle.from) > s.round.Patience && s.quiet(idle) {
-				find(history.Wakeup, idle, fmt.Sprintf("%v waited for %v while nobody held the lock", a, idle.to.Sub(idle.from).Round(time.Millisecond)), a)
+			if idle.length() <= s.round.Patience {
+				continue
+			}
+			for _, part := range s.undisturbed(idle) {
+				if part.length() > s.round.Patience {
+					find(history.Wakeup, part, fmt.Sprintf("%v waited for %v while nobody held the lock", a, part.length().Round(time.Millisecond)), a)
+				}
 			}
 		}
 	}

@@ -8,21 +8,24 @@ import (
 	"github.com/golocker/golocker/internal/robustness/history"
 )
 
-// order finds waiters that were passed by others who came later, by more than patience
-// lasts. Three may do so: who re-enters; the goroutines of a process whose turn it is,
+// order finds waiters that were passed by others who came later, by more than the
+// lead. Three may do so: who re-enters; the goroutines of a process whose turn it is,
 // among which it passes the lock on for a while; and one newcomer where a lease ran out
 // unnoticed.
-func (s *seen) order(name string, find finder) {
+//
+// It returns for how many waiters that can be told.
+func (s *seen) order(name string, find finder) (judged int) {
 	attempts := s.attempts[name]
 	served := holds(attempts)
 	for _, w := range attempts {
 		if w.try || w.owner != "" || w.answered == 0 || w.outcome != history.Granted && !w.gaveUp() {
 			continue
 		}
-		known := w.asked.Add(s.round.Patience)
+		known := w.asked.Add(s.round.Lead)
 		if w.answered <= known || !s.quiet(span{w.asked, w.answered}) {
 			continue
 		}
+		judged++
 		i, _ := slices.BinarySearchFunc(served, known, func(h hold, t history.Time) int { return cmp.Compare(h.from, t) })
 		turns := s.turns(attempts, known)
 		shown := []*attempt{w}
@@ -35,9 +38,10 @@ func (s *seen) order(name string, find finder) {
 			}
 		}
 		if passed := len(shown) - 1; passed > 0 && passed > s.lapses(name, span{w.asked, w.answered}) {
-			find(history.Order, span{w.asked, w.answered}, fmt.Sprintf("%v waited for %v and was passed by %d who came at least %v later", w, w.answered.Sub(w.asked), passed, s.round.Patience), shown...)
+			find(history.Order, span{w.asked, w.answered}, fmt.Sprintf("%v waited for %v and was passed by %d who came at least %v later", w, w.answered.Sub(w.asked), passed, s.round.Lead), shown...)
 		}
 	}
+	return judged
 }
 
 // turns returns when each process may have its turn because of an attempt made by then:

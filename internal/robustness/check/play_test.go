@@ -29,6 +29,7 @@ const (
 	toyLongest    = 6 * time.Second
 	// toyPatience is for how long a busy machine may hold up a process.
 	toyPatience = 1500 * time.Millisecond
+	toyLead     = time.Second
 	// A hold-up of toyStall is put down as a fault, so that it is not the lock's; a small
 	// one only where the lock is not to be accused.
 	toyStall, smallStall = time.Second, 250 * time.Millisecond
@@ -104,7 +105,7 @@ func play(t *testing.T, client *redis.Client, f flaw, prefix string, seed uint64
 	stop()
 	sampler.Wait()
 	report, err := check.Round{
-		Files: files, LongestTTL: toyTTL, Margin: toyMargin, Poll: toyPoll, Patience: toyPatience, Ordered: true, LeastOperations: toyWorkers,
+		Files: files, LongestTTL: toyTTL, Margin: toyMargin, Poll: toyPoll, Patience: toyPatience, Lead: toyLead, Ordered: true, LeastOperations: toyWorkers,
 		Effects: map[string]check.Effect{stall: {Breaks: map[history.Law]string{history.Liveness: "the machine is busy"}}},
 	}.Run()
 	require.NoError(t, err)

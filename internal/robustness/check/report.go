@@ -19,6 +19,9 @@ type Report struct {
 	Samples, Keys int
 	// Probes is how often a lock was asked for when all faults were healed.
 	Probes int
+	// Queued is how many waiters waited for so long, and so undisturbed, that the order in
+	// which they were served could be judged.
+	Queued int
 	// Unjudged is how many leases were too entangled to be put in one order in time.
 	Unjudged int
 	// Acquisition has how many µs the calls took that were granted a lock.
@@ -73,6 +76,7 @@ func (r *Report) Add(o *Report) {
 	r.Samples += o.Samples
 	r.Keys += o.Keys
 	r.Probes += o.Probes
+	r.Queued += o.Queued
 	r.Unjudged += o.Unjudged
 	r.Acquisition.Merge(o.Acquisition)
 	r.Violations = append(r.Violations, o.Violations...)
