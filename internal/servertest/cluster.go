@@ -137,12 +137,28 @@ func (c *ClusterNodes) AwaitComplete(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if n := strings.Count(nodes, "slave "); n != len(c.Replicas) {
+			if n := liveReplicas(nodes); n != len(c.Replicas) {
 				return fmt.Errorf("servertest: cluster node %s knows of %d replicas, want %d:\n%s", s.Addr, n, len(c.Replicas), nodes)
 			}
 		}
 		return nil
 	})
+}
+
+// liveReplicas counts the replicas in a reply to CLUSTER NODES that nobody takes for dead.
+func liveReplicas(nodes string) int {
+	n := 0
+	for line := range strings.Lines(nodes) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 {
+			continue
+		}
+		flags := strings.Split(fields[2], ",")
+		if slices.Contains(flags, "slave") && !slices.Contains(flags, "fail") && !slices.Contains(flags, "fail?") {
+			n++
+		}
+	}
+	return n
 }
 
 // ok returns nil if every node says that the cluster is ok and complete.

@@ -11,9 +11,6 @@ import (
 	"github.com/golocker/golocker/internal/servertest"
 )
 
-// replicated are the kinds on which a replica takes the place of a master by itself.
-var replicated = []rig.Kind{rig.Sentinel, rig.Cluster}
-
 // failovers are replicas that take the place of their master.
 func failovers() []Fault {
 	fault := func(name string, kind rig.Kind, inject func(context.Context, *Scene) (Heal, error)) Fault {
@@ -117,6 +114,9 @@ func replaced(away outage) func(context.Context, *Scene) (Heal, error) {
 			return nil, err
 		}
 		replica, err := s.replicaOf(master)
+		if err == nil {
+			err = s.Rig.AllowFailover(true)
+		}
 		if err != nil {
 			release()
 			return nil, err
@@ -125,7 +125,10 @@ func replaced(away outage) func(context.Context, *Scene) (Heal, error) {
 		heal := func(ctx context.Context) error {
 			defer release()
 			back()
-			return complete(ctx, s.Rig)
+			if err := complete(ctx, s.Rig); err != nil {
+				return err
+			}
+			return s.Rig.AllowFailover(false)
 		}
 		if err := awaitMaster(ctx, replica); err != nil {
 			return nil, errors.Join(err, heal(ctx))

@@ -58,13 +58,8 @@ type Rig struct {
 	lines   *lines
 }
 
-const (
-	// startTimeout is how long a rig may take to be complete.
-	startTimeout = time.Minute
-	// silence is how long, in milliseconds, a server that does not answer is not taken for
-	// dead: longer than a machine that is busy keeps it waiting, as a rule.
-	silence = "3000"
-)
+// startTimeout is how long a rig may take to be complete.
+const startTimeout = time.Minute
 
 // Start starts a rig. It is stopped when the test ends.
 func Start(tb testing.TB, kind Kind, needs Needs) *Rig {
@@ -93,11 +88,11 @@ func Start(tb testing.TB, kind Kind, needs Needs) *Rig {
 	case Quorum:
 		r.Servers = append(servertest.Servers(tb, 1, first...), servertest.Servers(tb, 4, opts...)...)
 	case Sentinel:
-		opts = append(opts, servertest.SentinelConfig("sentinel", "down-after-milliseconds", servertest.MasterName, silence))
+		opts = append(opts, servertest.SentinelConfig("sentinel", downAfter, servertest.MasterName, otherwise))
 		r.Sentinels = servertest.Sentinel(tb, opts...)
 		r.Servers = r.Sentinels.Data
 	case Cluster:
-		opts = append(opts, servertest.Config("cluster-node-timeout", silence))
+		opts = append(opts, servertest.Config("cluster-node-timeout", whenAllowed), servertest.Config(noFailover, "yes"))
 		r.Nodes = servertest.ReplicatedCluster(tb, 3, opts...)
 		r.Servers = r.Nodes.Servers()
 	default:

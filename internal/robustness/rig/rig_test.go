@@ -95,3 +95,22 @@ func TestEachWorkerHasLinesOfItsOwn(t *testing.T) {
 	require.NoError(t, r.Release("b"))
 	assert.Empty(t, r.Lines("b"))
 }
+
+// A machine that is busy is no reason for a failover: it would break exclusion, and no
+// fault would explain it.
+func TestNoFailoverThatNobodyAsksFor(t *testing.T) {
+	t.Parallel()
+	for kind, replica := range map[rig.Kind]int{rig.Sentinel: 1, rig.Cluster: 3} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			r := rig.Start(t, kind, rig.Needs{})
+			isMaster := func() bool { return r.Servers[replica].InfoSays("replication", "role:master") == nil }
+			r.Servers[0].Pause()
+			assert.Never(t, isMaster, 3*time.Second, 100*time.Millisecond)
+			r.Servers[0].Resume()
+			require.NoError(t, r.AllowFailover(true))
+			r.Servers[0].Pause()
+			assert.Eventually(t, isMaster, time.Minute, 10*time.Millisecond)
+		})
+	}
+}
