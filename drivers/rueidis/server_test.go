@@ -48,6 +48,50 @@ func TestUnixSocket(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// A server that is busy with a script refuses everything. rueidis panics when it refuses an
+// UNSUBSCRIBE, behind which it sends a PING of its own.
+func TestSubscribeBusyServer(t *testing.T) {
+	for name, resp2 := range map[string]bool{"RESP3": false, "RESP2": true} {
+		t.Run(name, func(t *testing.T) {
+			srv := servertest.Single(t, servertest.Config("lua-time-limit", "1"))
+			c, err := rue.NewClient(rue.ClientOption{InitAddress: []string{srv.Addr}, DisableCache: true, AlwaysRESP2: resp2})
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+			conn := connect(t, rueidis.Wrap(c))
+			do(t, conn, "PING")
+			sub, err := conn.(driver.Subscriber).Subscribe(t.Context())
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, sub.Close()) })
+
+			var running sync.WaitGroup
+			running.Go(func() {
+				ctx := context.WithoutCancel(t.Context())
+				_, _ = conn.Do(ctx, driver.Command{Args: []string{"EVAL", "while true do end", "0"}})
+			})
+			busy := func() bool {
+				_, err := srv.Do("GET", "k")
+				return err != nil
+			}
+			require.Eventually(t, busy, 20*time.Second, 5*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			other, err := conn.(driver.Subscriber).Subscribe(ctx)
+			if err == nil {
+				require.Error(t, other.Add(ctx, "ch"), "a busy server has answered")
+				require.NoError(t, other.Close())
+			}
+			_, err = srv.Do("SCRIPT", "KILL")
+			require.NoError(t, err)
+			running.Wait()
+			require.NoError(t, sub.Add(t.Context(), "ch"))
+			require.EqualValues(t, 1, do(t, conn, "PUBLISH", "ch", "m"))
+			m, err := sub.Receive(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, "m", m.Payload)
+		})
+	}
+}
+
 func TestTLS(t *testing.T) {
 	srv := servertest.TLS(t, servertest.Config("tls-auth-clients", "yes"))
 	cfg := single(srv.Addr)

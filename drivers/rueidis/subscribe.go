@@ -31,10 +31,15 @@ type arrival struct {
 	err   error
 }
 
-// probe is a channel that nobody subscribes to. Unsubscribing from it is answered
-// on the very connection that brings the messages; a PING is not where rueidis
-// speaks RESP2, which takes a second connection for them.
-const probe = "golocker:rueidis:probe"
+// probe is a channel that nobody publishes to. Subscribing to it is answered on the very
+// connection that brings the messages, also when that has been done before; a PING is
+// not where rueidis speaks RESP2, which takes a second connection for them.
+//
+// Unsubscribing would be answered there, too, but a server that is busy with a script
+// refuses it and the PING that rueidis sends behind it, and of two refusals one
+// more than rueidis expects makes it panic. A Remove can still run into that; locks never
+// remove a channel.
+const probe = "__golocker:probe"
 
 // dialChannels is a [pubsub.Dialer]. Dedicate has neither a ctx nor an error, so
 // it runs aside, and the probe shows whether there is a connection.
@@ -61,7 +66,7 @@ func (c *conn) dialChannels(ctx context.Context) (pubsub.Conn, error) {
 
 // probe returns whether the server answers at all.
 func (s *channelConn) probe(ctx context.Context) error {
-	return s.client.Do(ctx, s.client.B().Unsubscribe().Channel(probe).Build()).NonRedisError()
+	return s.client.Do(ctx, s.client.B().Subscribe().Channel(probe).Build()).NonRedisError()
 }
 
 // Send implements [pubsub.Conn]. rueidis does not return before the reply; the

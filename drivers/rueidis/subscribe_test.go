@@ -103,10 +103,10 @@ func TestSubscribeIdle(t *testing.T) {
 				require.NotErrorIs(t, err, driver.ErrGap)
 				assert.Equal(t, dials, w.Dials())
 
-				subscribed := w.Requests(wire.Match{Name: "SUBSCRIBE"})
+				subscribed := w.Requests(wire.Match{Name: "SUBSCRIBE", Arg: "ch"})
 				require.Len(t, subscribed, 1)
 				asked := 0
-				for _, r := range w.Requests(wire.Match{Name: "UNSUBSCRIBE"}) {
+				for _, r := range w.Requests(wire.Match{Name: "SUBSCRIBE", Arg: "probe"}) {
 					if r.Conn == subscribed[0].Conn {
 						asked++
 					}
