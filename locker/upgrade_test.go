@@ -24,6 +24,7 @@ func TestWriterWhoReadsTooStaysAloneWhenOthersEnd(t *testing.T) {
 		defer cancel()
 		_, err = write.Lock(ctx)
 		assert.ErrorIs(t, err, ErrLocked)
+		synctest.Wait() // it leaves the queue in the background
 		_, err = read.TryLock(t.Context())
 		assert.ErrorIs(t, err, ErrLocked, "a waiter has given up")
 		again, err := f.client(t).Mutex("k", ForReading(), owner).Lock(t.Context())

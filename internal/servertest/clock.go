@@ -32,7 +32,8 @@ func (c *Clock) Option() Option {
 	return Env("LD_PRELOAD="+c.shim, "SERVERTEST_CLOCK="+c.file)
 }
 
-// Set makes the clock be off by d, in whole seconds, from now on.
+// Set makes the clock be off by d, in whole seconds, from now on. Valkey 9 notices it
+// after a moment.
 func (c *Clock) Set(d time.Duration) {
 	c.tb.Helper()
 	// In one write, and without truncating: the servers have the file mapped.
