@@ -69,9 +69,14 @@ func parse(t *testing.T, path string) document {
 	t.Helper()
 	source, err := os.ReadFile(filepath.Join(root, path))
 	require.NoError(t, err)
+	return parseText(t, path, source)
+}
+
+func parseText(t *testing.T, path string, source []byte) document {
+	t.Helper()
 	d := document{path: path}
 	tree := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
-	err = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+	err := ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
 		}

@@ -48,15 +48,15 @@ func TestReadmeFromAFreshClone(t *testing.T) {
 		sums, err := os.ReadFile(filepath.Join(clone, "drivers/goredis/go.sum"))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(module, "go.sum"), sums, 0o600))
-		require.NoError(t, os.WriteFile(filepath.Join(module, "main.go"), []byte(program(t)), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(module, "main.go"), []byte(program(t, readme)), 0o600))
 		assert.Equal(t, "under the lock\n", run(t, module, "go", "run", "-mod=mod", ".", server.Addr))
 	})
 }
 
 // program makes a program of the page's first Go block.
-func program(t *testing.T) string {
+func program(t *testing.T, readme []byte) string {
 	t.Helper()
-	page := parse(t, "README.md")
+	page := parseText(t, "README.md", readme)
 	imports, code, ok := strings.Cut(page.goCode[0], "\n)\n")
 	require.True(t, ok)
 	return "package main\n\n" + imports + "\n)\n" + `
