@@ -142,7 +142,7 @@ func TestSpansOfALock(t *testing.T) {
 
 func TestALossIsAnErrorInTheSpan(t *testing.T) {
 	r := newRig(t)
-	lease, err := r.client.Mutex("k", locker.TTL(300*time.Millisecond)).Lock(t.Context())
+	lease, err := r.client.Mutex("k", locker.TTL(3*time.Second)).Lock(t.Context())
 	require.NoError(t, err)
 	r.Set("k", "somebody else's")
 	<-lease.Context().Done()

@@ -78,7 +78,7 @@ func TestScrapeOfARealRun(t *testing.T) {
 	server := miniredis.RunT(t)
 	m := lockprom.New()
 	client := newClient(t, server, locker.Observe(m.Observer()))
-	lease, err := client.Mutex("a", locker.TTL(300*time.Millisecond)).Lock(t.Context())
+	lease, err := client.Mutex("a", locker.TTL(3*time.Second)).Lock(t.Context())
 	require.NoError(t, err)
 	_, err = client.Mutex("a").TryLock(t.Context())
 	require.ErrorIs(t, err, locker.ErrLocked)
@@ -86,7 +86,7 @@ func TestScrapeOfARealRun(t *testing.T) {
 	require.NoError(t, err)
 	passed := make(chan error)
 	go func() {
-		next, err := client.Mutex("a", locker.TTL(300*time.Millisecond)).Lock(t.Context())
+		next, err := client.Mutex("a", locker.TTL(3*time.Second)).Lock(t.Context())
 		if err == nil {
 			err = next.Unlock(t.Context())
 		}
@@ -104,7 +104,7 @@ func TestScrapeOfARealRun(t *testing.T) {
 	server.Del("b")
 	require.ErrorIs(t, reader.Unlock(t.Context()), locker.ErrAbsent)
 
-	lost, err := client.Mutex("c", locker.TTL(300*time.Millisecond)).Lock(t.Context())
+	lost, err := client.Mutex("c", locker.TTL(3*time.Second)).Lock(t.Context())
 	require.NoError(t, err)
 	server.Set("c", "somebody else's")
 	<-lost.Context().Done()
