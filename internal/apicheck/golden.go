@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"go/constant"
 	"go/token"
 	"go/types"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/tools/go/packages"
 )
@@ -96,7 +98,14 @@ func features(p *packages.Package) []string {
 	add := func(format string, args ...any) {
 		lines = append(lines, "pkg "+p.PkgPath+", "+fmt.Sprintf(format, args...))
 	}
-	name := func(t types.Type) string { return types.TypeString(t, types.RelativeTo(p.Types)) }
+	name := func(t types.Type) string {
+		return types.TypeString(t, func(other *types.Package) string {
+			if other == p.Types {
+				return ""
+			}
+			return other.Name()
+		})
+	}
 	signature := func(f *types.Func) string { return f.Name() + strings.TrimPrefix(name(f.Type()), "func") }
 	scope := p.Types.Scope()
 	for _, n := range scope.Names() {
@@ -105,7 +114,11 @@ func features(p *packages.Package) []string {
 		}
 		switch o := scope.Lookup(n).(type) {
 		case *types.Const:
-			add("const %s %s = %s", n, name(o.Type()), o.Val().ExactString())
+			value := o.Val().ExactString()
+			if ns, ok := constant.Int64Val(constant.ToInt(o.Val())); ok && name(o.Type()) == "time.Duration" {
+				value = time.Duration(ns).String()
+			}
+			add("const %s %s = %s", n, name(o.Type()), value)
 		case *types.Var:
 			add("var %s %s", n, name(o.Type()))
 		case *types.Func:

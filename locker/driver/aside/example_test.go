@@ -11,7 +11,6 @@ import (
 // A call of a client that heeds no cancellation, but whose connection can be closed.
 type call struct {
 	closed chan struct{}
-	reply  string
 	err    error
 }
 
