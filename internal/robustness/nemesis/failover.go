@@ -83,13 +83,13 @@ func (s *Scene) aMaster(ctx context.Context) (master *servertest.Server, release
 		return nil, nil, err
 	}
 	if err = complete(ctx, s.Rig); err == nil {
-		var all []*servertest.Server
-		if all, err = masters(s.Rig.Servers); err == nil && len(all) > 0 {
+		if all := masters(s.Rig.Servers); len(all) > 0 {
 			return all[s.intN(len(all))], release, nil
 		}
+		err = errors.New("nemesis: there is no master")
 	}
 	release()
-	return nil, nil, errors.Join(errors.New("nemesis: there is no master"), err)
+	return nil, nil, err
 }
 
 // An outage takes a server away and returns how it comes back.

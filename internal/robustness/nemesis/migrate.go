@@ -23,18 +23,17 @@ func migrate(ctx context.Context, s *Scene) (Heal, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := masters(s.Rig.Servers)
-	if err != nil {
+	others := slices.DeleteFunc(masters(s.Rig.Servers), func(srv *servertest.Server) bool { return srv == from })
+	if len(others) == 0 {
 		release()
-		return nil, err
+		return nil, errors.New("nemesis: there is one master only")
 	}
-	others := slices.DeleteFunc(all, func(srv *servertest.Server) bool { return srv == from })
 	m := migration{from: from, to: others[s.intN(len(others))], others: others}
 	heal := func(ctx context.Context) error {
 		defer release()
-		return errors.Join(m.finish(), s.Rig.Nodes.AwaitComplete(ctx))
+		return errors.Join(m.finish(ctx), s.Rig.Nodes.AwaitComplete(ctx))
 	}
-	if err := m.begin(); err != nil {
+	if err := m.begin(ctx); err != nil {
 		return nil, errors.Join(err, heal(ctx))
 	}
 	return heal, nil
@@ -53,7 +52,7 @@ type migration struct {
 const mostSlots = 20
 
 // begin says to both masters that slots move, and moves half of the keys in each.
-func (m *migration) begin() (err error) {
+func (m *migration) begin(ctx context.Context) (err error) {
 	if m.fromID, err = id(m.from); err != nil {
 		return err
 	}
@@ -76,7 +75,7 @@ func (m *migration) begin() (err error) {
 		if err != nil {
 			return err
 		}
-		if err := m.move(keys[:(len(keys)+1)/2]); err != nil {
+		if err := m.move(ctx, keys[:(len(keys)+1)/2]); err != nil {
 			return err
 		}
 	}
@@ -84,7 +83,7 @@ func (m *migration) begin() (err error) {
 }
 
 // finish moves what is left and tells all masters.
-func (m *migration) finish() error {
+func (m *migration) finish(ctx context.Context) error {
 	for _, slot := range m.slots {
 		for {
 			keys, err := keysIn(m.from, slot)
@@ -94,7 +93,7 @@ func (m *migration) finish() error {
 			if len(keys) == 0 {
 				break
 			}
-			if err := m.move(keys); err != nil {
+			if err := m.move(ctx, keys); err != nil {
 				return err
 			}
 		}
@@ -108,13 +107,16 @@ func (m *migration) finish() error {
 	return nil
 }
 
-// move moves keys. What has expired by now does not matter.
-func (m *migration) move(keys []string) error {
+// move moves keys. What has expired by now does not matter. It is refused where a server
+// finds that the Cluster is down, for a moment.
+func (m *migration) move(ctx context.Context, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	_, err := m.from.Do(append([]string{"MIGRATE", "127.0.0.1", m.to.Port(), "", "0", "5000", "KEYS"}, keys...)...)
-	return err
+	return servertest.Await(ctx, func() error {
+		_, err := m.from.Do(append([]string{"MIGRATE", "127.0.0.1", m.to.Port(), "", "0", "5000", "KEYS"}, keys...)...)
+		return err
+	})
 }
 
 func assign(srv *servertest.Server, slot, state, node string) error {

@@ -155,10 +155,7 @@ func (s *Scene) victims() ([]*servertest.Server, func(), error) {
 	case rig.Quorum:
 		n += s.intN(2) // the others are a majority
 	default:
-		var err error
-		if candidates, err = masters(s.Rig.Servers); err != nil {
-			return nil, nil, err
-		}
+		candidates = masters(s.free())
 	}
 	claimed, release, err := s.claim(n, addresses(candidates)...)
 	if err != nil {
@@ -167,22 +164,18 @@ func (s *Scene) victims() ([]*servertest.Server, func(), error) {
 	return addressed(candidates, claimed), release, nil
 }
 
+// free returns the servers that are under no fault.
+func (s *Scene) free() []*servertest.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.Rig.Servers), func(srv *servertest.Server) bool { return s.taken[srv.Addr] })
+}
+
 // masters returns those of the servers that say that they are no replicas.
-func masters(servers []*servertest.Server) ([]*servertest.Server, error) {
-	var found []*servertest.Server
-	for _, srv := range servers {
-		if srv.PID() == 0 {
-			continue
-		}
-		reply, err := srv.Do("ROLE")
-		if err != nil {
-			return nil, err
-		}
-		if role, ok := reply.([]any); ok && len(role) > 0 && role[0] == "master" {
-			found = append(found, srv)
-		}
-	}
-	return found, nil
+func masters(servers []*servertest.Server) []*servertest.Server {
+	return slices.DeleteFunc(slices.Clone(servers), func(srv *servertest.Server) bool {
+		return srv.InfoSays("replication", "role:master") != nil
+	})
 }
 
 func addresses(servers []*servertest.Server) []string {

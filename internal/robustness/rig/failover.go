@@ -7,9 +7,17 @@ import (
 // How long, in milliseconds, a server does not answer before it is taken for dead.
 const (
 	whenAllowed = "1500"
-	// otherwise is longer than any round: a machine that is busy keeps servers waiting, and
-	// a failover that nobody has asked for would be a fault that nobody knows of.
-	otherwise = "3600000"
+	// Otherwise it is longer than any round, or at least than a machine that is busy keeps
+	// servers waiting: a failover that nobody has asked for would be a fault that nobody
+	// knows of.
+	otherwise          = "3600000"
+	otherwiseOnCluster = "15000"
+)
+
+const (
+	downAfter   = "down-after-milliseconds"
+	nodeTimeout = "cluster-node-timeout"
+	noFailover  = "cluster-replica-no-failover"
 )
 
 // AllowFailover lets replicas on a [Sentinel] or [Cluster] take the place of masters that do
@@ -27,19 +35,14 @@ func (r *Rig) AllowFailover(allow bool) error {
 		}
 		return nil
 	}
-	forbid := "yes"
+	set := []string{"CONFIG", "SET", noFailover, "yes", nodeTimeout, otherwiseOnCluster}
 	if allow {
-		forbid = "no"
+		set = []string{"CONFIG", "SET", noFailover, "no", nodeTimeout, whenAllowed}
 	}
 	for _, s := range r.Servers {
-		if _, err := s.Do("CONFIG", "SET", noFailover, forbid); err != nil {
+		if _, err := s.Do(set...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-const (
-	downAfter  = "down-after-milliseconds"
-	noFailover = "cluster-replica-no-failover"
-)

@@ -92,7 +92,7 @@ func Start(tb testing.TB, kind Kind, needs Needs) *Rig {
 		r.Sentinels = servertest.Sentinel(tb, opts...)
 		r.Servers = r.Sentinels.Data
 	case Cluster:
-		opts = append(opts, servertest.Config("cluster-node-timeout", whenAllowed), servertest.Config(noFailover, "yes"))
+		opts = append(opts, servertest.Config(nodeTimeout, otherwiseOnCluster), servertest.Config(noFailover, "yes"))
 		r.Nodes = servertest.ReplicatedCluster(tb, 3, opts...)
 		r.Servers = r.Nodes.Servers()
 	default:
