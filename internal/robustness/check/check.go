@@ -74,7 +74,11 @@ func (r Round) Run() (*Report, error) {
 		if e.Error != "" {
 			text = fmt.Sprintf("the lock could not be had in %v with no fault left: %s", e.At.Sub(e.Since), e.Error)
 		}
-		found = append(found, finding{Violation: s.violation(history.Liveness, e, text)})
+		v := s.violation(history.Liveness, e, text)
+		if s.hungry(span{v.From, v.To}) {
+			v.Explained = "the machine: it had no time for its processes"
+		}
+		found = append(found, finding{Violation: v})
 	}
 	for _, name := range s.names() {
 		if !s.probed[name] {

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/golocker/golocker/internal/robustness/history"
@@ -55,6 +56,12 @@ func (r Round) fault(injected history.Event, healed history.Time) fault {
 	return f
 }
 
+// hungry tells whether the machine had no time during the span. What has to be done soon
+// is not to be expected then; everything else is.
+func (s *seen) hungry(when span) bool {
+	return slices.ContainsFunc(s.starved, func(o span) bool { return o.from <= when.to && when.from <= o.to })
+}
+
 // explain returns which fault may have broken the law then, and why; empty if none may.
 func (s *seen) explain(law history.Law, when span) string {
 	for _, f := range s.faults {
@@ -65,8 +72,12 @@ func (s *seen) explain(law history.Law, when span) string {
 	return ""
 }
 
-// quiet tells whether no fault has an effect at any time of the span.
+// quiet tells whether no fault has an effect at any time of the span, and the machine has
+// time.
 func (s *seen) quiet(when span) bool {
+	if s.hungry(when) {
+		return false
+	}
 	for _, f := range s.faults {
 		if f.active.from <= when.to && when.from <= f.active.to {
 			return false

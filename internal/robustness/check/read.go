@@ -17,6 +17,8 @@ type seen struct {
 	// ends has when each process was last heard of.
 	ends   []history.Time
 	faults []fault
+	// starved is when the machine had no time, and a while after that.
+	starved []span
 	// samples and probes are those which show a violation, and probed the locks that
 	// were had in the end.
 	samples, probes []history.Event
@@ -61,6 +63,9 @@ func (r Round) read(report *Report) (*seen, error) {
 				if len(e.Immortal) > 0 {
 					s.samples = append(s.samples, e)
 				}
+			case history.Starved:
+				s.starved = append(s.starved, span{e.Since, e.At.Add(r.LongestTTL + r.Poll + r.Patience)})
+				report.Starved += e.At.Sub(e.Since)
 			case history.Probed:
 				report.Probes++
 				s.probed[e.Name] = true

@@ -24,6 +24,8 @@ type Report struct {
 	Queued int
 	// Unjudged is how many leases were too entangled to be put in one order in time.
 	Unjudged int
+	// Starved is for how long the machine had no time for who only wanted to wake up.
+	Starved time.Duration
 	// Acquisition has how many µs the calls took that were granted a lock.
 	Acquisition *hdrhistogram.Histogram
 	// Violations are those that nothing explains, and Explained the others.
@@ -73,6 +75,7 @@ func (r *Report) Add(o *Report) {
 	for name, n := range o.Faults {
 		r.Faults[name] += n
 	}
+	r.Starved += o.Starved
 	r.Samples += o.Samples
 	r.Keys += o.Keys
 	r.Probes += o.Probes

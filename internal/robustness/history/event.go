@@ -47,6 +47,9 @@ const (
 	// Probed comes after a lock was had by somebody who came when all faults were
 	// healed; Since is when it was asked for.
 	Probed What = "probed"
+	// Starved tells that the machine had no time for who only wanted to wake up, from
+	// Since to At.
+	Starved What = "starved"
 )
 
 // An Event is one line of a history.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,11 +83,9 @@ func play(ctx context.Context, spec Spec, c *crew, faults []nemesis.Fault, log *
 	}
 	sampling, stop := context.WithCancel(ctx)
 	defer stop()
-	sampled := make(chan struct{})
-	go func() {
-		defer close(sampled)
-		sample(sampling, c.rig.Servers, log)
-	}()
+	var watching sync.WaitGroup
+	watching.Go(func() { sample(sampling, c.rig.Servers, log) })
+	watching.Go(func() { witness(sampling, log) })
 	s := schedule{
 		scene:    nemesis.NewScene(c.rig, c, m.longest, spec.Seed),
 		shortest: m.shortest(),
@@ -101,7 +100,7 @@ func play(ctx context.Context, spec Spec, c *crew, faults []nemesis.Fault, log *
 		err = probe(ctx, c, faults, log)
 	}
 	stop()
-	<-sampled
+	watching.Wait()
 	return err
 }
 

@@ -74,6 +74,7 @@ func (r *Report) Write(out io.Writer) error {
 	line("grants\t%d", t.Grants)
 	line("refusals, errors\t%d, %d", t.Refusals, t.Failures)
 	line("locks had in the end\t%d", t.Probes)
+	line("the machine had no time\t%v in all rounds", t.Starved.Round(time.Second))
 	line("leases too entangled to be put in order\t%d", t.Unjudged)
 	line("samples of keys\t%d of %d keys", t.Samples, t.Keys)
 	line("faults\t%d kinds, injected %d times", len(t.Faults), sum(t.Faults))
