@@ -29,7 +29,7 @@ func TestNamedTestsExist(t *testing.T) {
 	known, named := names{}, 0
 	for _, d := range documents(t) {
 		for _, span := range d.spans {
-			if !isProof(span) || !hasSuite(span) {
+			if !isProof(span) {
 				continue
 			}
 			named++
@@ -82,16 +82,6 @@ func spansOf(line string) []string {
 }
 
 func isProof(span string) bool { return testName.MatchString(span) || otherName.MatchString(span) }
-
-// hasSuite tells whether the robustness suite is here, if that is what span is of.
-func hasSuite(span string) bool {
-	const suite = "internal/robustness"
-	if !strings.HasPrefix(span, "nemesis: ") && !strings.HasPrefix(span, suite) {
-		return true
-	}
-	_, err := os.Stat(filepath.Join(root, suite))
-	return err == nil
-}
 
 // names are what the Go files of a folder have: test functions and strings.
 type names map[string]map[string]bool
