@@ -87,7 +87,7 @@ nounsafe:
 # What the modules for users call, and so the applications that use them.
 vulncheck: ## known vulnerabilities in what is called, if the database can be reached
 	@echo "== known vulnerabilities"
-	@.ci/vulncheck $(filter-out ./bench ./internal/%,$(MODULES))
+	@.ci/vulncheck $(filter-out ./bench ./docs ./examples ./internal/%,$(MODULES))
 
 # A dry run unless PUSH=1; docs/versioning.md.
 release: ## make the release VERSION=v0.1.0 of all modules
