@@ -149,9 +149,11 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 		t.lose(err)
 	default:
 		// One that was never sent says less than what came before, unless that is
-		// because the server has refused the user.
+		// because the server has refused the user. One without an answer says less
+		// than a refusal that will not go away by itself.
 		_, refused := errors.AsType[*driver.ServerError](err)
-		if t.lastErr == nil || refused || driver.OutcomeOf(err) != driver.OutcomeNotSent {
+		final := t.lastErr != nil && !transient(t.lastErr)
+		if t.lastErr == nil || refused || !final && driver.OutcomeOf(err) != driver.OutcomeNotSent {
 			t.lastErr = cmp.Or(refusal(t.mutex.name, err), err)
 		}
 		t.renewAt = now.at.Add(retryPause(t.asked))
