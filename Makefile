@@ -69,7 +69,7 @@ portable:
 	@GOOS=darwin go build ./locker/...
 	@GOOS=darwin go vet ./internal/servertest/...
 	@GOOS=windows go build -o /dev/null ./cmd/lockctl
-	@GOOS=darwin go build -o /dev/null ./cmd/lockctl
+	@GOOS=darwin go build ./cmd/lockctl/internal/guard
 
 apicheck: ## what is exported is documented, has examples, and is what api/ says
 	@echo "== exported API"

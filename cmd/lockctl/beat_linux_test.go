@@ -40,7 +40,7 @@ func beatMain(args []string) {
 	begun := boottime()
 	signal.Ignore(syscall.SIGTERM)
 	dir, name := args[0], args[1]
-	var end <-chan time.Time
+	end := time.After(2 * time.Minute) // also if a bug lets it run on
 	for rest := args[2:]; len(rest) > 0; rest = rest[1:] {
 		switch rest[0] {
 		case "-job":

@@ -159,15 +159,6 @@ func awaitWaiters(t *testing.T, c *locker.Client, key string, n int) {
 	})
 }
 
-// awaitHeld waits until somebody holds the lock.
-func awaitHeld(t *testing.T, c *locker.Client, key string) {
-	t.Helper()
-	eventually(t, key+" is held", func() bool {
-		s, err := c.Inspect(t.Context(), key)
-		return err == nil && s.Held()
-	})
-}
-
 // hold takes a lock for the time of a test.
 func hold(t *testing.T, c *locker.Client, key string, opts ...locker.Option) *locker.Lease {
 	t.Helper()

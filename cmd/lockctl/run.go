@@ -42,6 +42,7 @@ type runner struct {
 	console *console
 	group   int // the command's process group, 0 until it is started
 	pending []syscall.Signal
+	inFront bool // the command had the terminal, in the place of lockctl's own group
 }
 
 // run returns an exitError in any case but that of a command that has ended well.
@@ -117,8 +118,10 @@ func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment,
 				return asked, a.err
 			}
 			r.lease = a.lease
-			if asked.Suspended() {
-				// While it waited; whether the lease began before or after that is unknown.
+			if asked.Suspended() || time.Until(a.lease.Deadline()) < r.flags.ttl*3/4 {
+				// It slept while it waited, so that it is unknown when the lease began; or
+				// it was granted the lock for what was left of its place in the queue, which
+				// may be less than the command is to be given for its end.
 				asked = guard.Now()
 				if err := a.lease.Extend(ctx, r.flags.ttl); err != nil {
 					return asked, err
@@ -158,7 +161,7 @@ func (r *runner) supervise(asked guard.Moment) (guard.Result, error) {
 		select {
 		case e := <-process.Events():
 			if e.Result != nil {
-				r.console.takeBack(e.Result.Ended || e.Result.Signal != 0)
+				r.inFront = r.console.takeBack(e.Result.Ended || e.Result.Signal != 0)
 				return *e.Result, nil
 			}
 			r.heed(e)
@@ -268,7 +271,7 @@ func (r *runner) outcome(result guard.Result, lost error) error {
 	case lost != nil:
 		return &exitError{exitLost, fmt.Errorf("the lock %q was lost while the command ran: %w", r.key, lost)}
 	case result.Signal != 0:
-		if result.Signal == syscall.SIGINT && r.console != nil {
+		if result.Signal == syscall.SIGINT && r.inFront {
 			interrupt(result.Signal)
 		}
 		return &exitError{exitSignal + int(result.Signal), nil}

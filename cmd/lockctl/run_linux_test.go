@@ -89,7 +89,7 @@ func TestRunEndsTheCommandWhenTheLockIsLost(t *testing.T) {
 	url := "redis://" + servertest.Single(t).Addr
 	c := observer(t, url)
 	ready := filepath.Join(t.TempDir(), "ready")
-	p := start(t, url, shell(`trap 'echo asked; exit 0' TERM; : > `+ready+`; while :; do sleep 0.05; done`, "--ttl", "3s")...)
+	p := start(t, url, shell(`trap 'echo asked; exit 0' TERM; : > `+ready+`; while :; do sleep 0.05; done`, "--ttl", "8s", "--grace", "2s")...)
 	awaitFile(t, ready)
 	code, out, errs := lockctl(t, url, "break", "k", "--yes")
 	require.Zero(t, code, errs)
@@ -109,7 +109,7 @@ func TestRunEndsWhatTheCommandLeavesBehind(t *testing.T) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	script := fmt.Sprintf(`%s beat %s first -job & while [ $(ls %s | wc -l) -lt 3 ]; do sleep 0.02; done; exit 5`, self, dir, dir)
-	code, _, errs := lockctl(t, url, shell(script, "--ttl", "4s", "--grace", "200ms")...)
+	code, _, errs := lockctl(t, url, shell(script, "--ttl", "10s", "--grace", "200ms")...)
 	assert.Equal(t, 5, code, errs)
 	p := pulseOf(t, dir, "first")
 	require.Len(t, p.pids, 3)
@@ -143,9 +143,9 @@ func TestRunRenews(t *testing.T) {
 	url := "redis://" + servertest.Single(t).Addr
 	c := observer(t, url)
 	ready := filepath.Join(t.TempDir(), "ready")
-	p := start(t, url, shell(": > "+ready+"; sleep 6", "--ttl", "2s")...)
+	p := start(t, url, shell(": > "+ready+"; sleep 8", "--ttl", "6s")...)
 	awaitFile(t, ready)
-	for range 5 {
+	for range 7 {
 		s, err := c.Inspect(t.Context(), "k")
 		require.NoError(t, err)
 		assert.True(t, s.Held())

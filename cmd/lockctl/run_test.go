@@ -110,6 +110,25 @@ func TestVariablesDoNotCollide(t *testing.T) {
 	}
 }
 
+// Who has waited is granted the lock for a short time at first, less than the command is
+// given for its end with the default TTL.
+func TestRunAfterAWait(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	c := observer(t, url)
+	for key, flags := range map[string]struct {
+		flag  string
+		other []locker.Option
+	}{"mutex": {"--wait=1m", nil}, "read-write": {"--write", []locker.Option{locker.ForReading()}}} {
+		lease := hold(t, c, key, flags.other...)
+		p := start(t, url, "run", flags.flag, key, "--", "sh", "-c", "sleep 0.5; echo done")
+		awaitWaiters(t, c, key, 1)
+		require.NoError(t, lease.Unlock(t.Context()))
+		assert.Zero(t, p.code(t), p.err)
+		assert.Equal(t, "done\n", p.out.String())
+	}
+}
+
 func TestRunLeavesTheStreamsAlone(t *testing.T) {
 	t.Parallel()
 	url := "redis://" + servertest.Single(t).Addr

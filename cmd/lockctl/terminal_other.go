@@ -20,7 +20,7 @@ func (*console) has(int) bool           { return false }
 func (*console) ours() bool             { return false }
 func (*console) alone() bool            { return false }
 func (*console) give(int)               {}
-func (*console) takeBack(bool)          {}
+func (*console) takeBack(bool) bool     { return false }
 func suspend()                          {}
 func interrupt(syscall.Signal)          {}
 func passedOn() []os.Signal             { return []os.Signal{os.Interrupt, syscall.SIGTERM} }

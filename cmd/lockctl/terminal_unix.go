@@ -53,16 +53,18 @@ func (c *console) give(group int) {
 	}
 }
 
-// takeBack gets the terminal back. A command that was killed has not left it as it was.
-func (c *console) takeBack(killed bool) {
+// takeBack gets the terminal back, if it was given. A command that was killed has not left
+// it as it was.
+func (c *console) takeBack(killed bool) (given bool) {
 	if c == nil || !c.given {
-		return
+		return false
 	}
 	c.give(unix.Getpgrp())
 	c.given = false
 	if killed && c.state != nil {
 		_ = term.Restore(c.fd, c.state)
 	}
+	return true
 }
 
 // suspend stops lockctl with all of its job, until the shell makes it go on.

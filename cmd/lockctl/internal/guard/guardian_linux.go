@@ -37,8 +37,9 @@ func Main() {
 	os.Exit(0)
 }
 
-// patience is for how long it is tried to kill what does not die.
-const patience = 2 * time.Second
+// patience is for how long it is tried to kill what does not die. What was killed does
+// nothing any more, but may take a while to be gone where there are few processors for many.
+const patience = 10 * time.Second
 
 // A keeper is a guardian at work.
 type keeper struct {
