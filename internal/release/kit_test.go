@@ -34,15 +34,35 @@ var smallProject = map[string]string{
 	"internal/kit/kit.go": "package kit\n\nimport _ \"example.org/p/core\"\n",
 }
 
+// template is a project that the others are copies of: git takes its time.
+var template string
+
 func newProject(t *testing.T) *project {
 	t.Helper()
 	p := emptyProject(t)
+	root := filepath.Dir(p.folder)
+	if template != "" {
+		require.NoError(t, os.CopyFS(root, os.DirFS(template)))
+		return p
+	}
 	for name, text := range smallProject {
 		p.write(name, text)
 	}
-	p.git("init", "-q", "-b", "main")
+	p.git("init", "-q", "--template=", "-b", "main")
 	p.start()
+	var err error
+	template, err = os.MkdirTemp("", "golocker-release-test-")
+	require.NoError(t, err)
+	require.NoError(t, os.CopyFS(template, os.DirFS(root)))
 	return p
+}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if template != "" {
+		os.RemoveAll(template)
+	}
+	os.Exit(status)
 }
 
 func emptyProject(t *testing.T) *project {
@@ -56,15 +76,18 @@ func emptyProject(t *testing.T) *project {
 		t.Setenv("GIT_"+who+"_NAME", "Somebody")
 		t.Setenv("GIT_"+who+"_EMAIL", "somebody@example.org")
 	}
-	return &project{t: t, folder: t.TempDir(), remote: filepath.Join(t.TempDir(), "remote.git")}
+	root := t.TempDir()
+	p := &project{t: t, folder: filepath.Join(root, "clone"), remote: filepath.Join(root, "remote.git")}
+	require.NoError(t, os.Mkdir(p.folder, 0o777))
+	return p
 }
 
 // start commits everything, and makes the remote.
 func (p *project) start() {
 	p.t.Helper()
 	p.commit()
-	p.git("init", "-q", "--bare", p.remote)
-	p.git("remote", "add", "origin", p.remote)
+	p.git("init", "-q", "--bare", "--template=", p.remote)
+	p.git("remote", "add", "origin", "../remote.git")
 	p.git("push", "-q", "origin", "main")
 }
 

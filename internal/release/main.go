@@ -137,7 +137,8 @@ func (r *release) publish(tree repository, tags []string) (err error) {
 		}
 		made = append(made, tag)
 	}
-	if err := tree.run("git", append([]string{"push", "-q", "--atomic", r.remote}, tags...)...); err != nil {
+	// From the checkout, since the remote's address may be relative to it.
+	if err := r.repo.run("git", append([]string{"push", "-q", "--atomic", r.remote}, tags...)...); err != nil {
 		return err
 	}
 	r.say("pushed to %s:\n  %s", r.remote, strings.Join(tags, "\n  "))

@@ -145,6 +145,7 @@ func TestPush(t *testing.T) {
 func TestFailedPushLeavesNoTags(t *testing.T) {
 	p := newProject(t)
 	hook := filepath.Join(p.remote, "hooks", "update")
+	require.NoError(t, os.Mkdir(filepath.Dir(hook), 0o777))
 	require.NoError(t, os.WriteFile(hook, []byte("#!/bin/sh\ncase $1 in refs/tags/drivers/*) exit 1;; esac\n"), 0o777))
 	status, _, _ := p.release("-push", "v0.1.0")
 	assert.Equal(t, 1, status)
