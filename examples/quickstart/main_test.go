@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 func playThrough(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
-	status := program.Run(append(args, "-ttl", "600ms"), &out, &errs)
+	status := program.Run(append(args, "-ttl", "1s"), &out, &errs)
 	require.Zero(t, status, "%s%s", out.String(), errs.String())
 	return out.String()
 }
