@@ -13,7 +13,7 @@ import (
 )
 
 // sampleInterval is how often each server's keys are looked at.
-const sampleInterval = 200 * time.Millisecond
+const sampleInterval = 400 * time.Millisecond
 
 // litter begins the names of keys that are not of a lock but of a fault.
 const litter = "nemesis:"

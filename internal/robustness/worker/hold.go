@@ -56,8 +56,8 @@ func (o *hold) look() bool {
 	return true
 }
 
-// use is what a holder does: it writes to the resource that the lock guards, for as long
-// as it holds the lock and at most for d.
+// use is what a holder does: it writes to the resource that the lock guards, at once and
+// after it has held the lock for d, if it could.
 func (o *hold) use(ctx context.Context, d time.Duration) {
 	o.write()
 	for left := d; left > 0; left -= lookInterval {
@@ -68,12 +68,14 @@ func (o *hold) use(ctx context.Context, d time.Duration) {
 			left = 0
 		}
 		if !o.look() {
-			// It has not noticed, and writes all the same. The resource has seen a larger
-			// token, or nobody has written since.
 			break
 		}
 	}
-	o.write()
+	if d > 0 {
+		// Also if the lease is lost, as by somebody who has not noticed. The resource has
+		// seen a larger token, or nobody has written since.
+		o.write()
+	}
 	o.look()
 }
 

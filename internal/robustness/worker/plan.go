@@ -43,7 +43,7 @@ func (h *hand) draw() plan {
 		rest:       h.upTo(2 * h.cfg.Pause),
 	}
 	favourite := h.locks[h.rand.IntN(popular)]
-	if h.oneIn(5) {
+	if h.oneIn(10) {
 		p.lock = favourite
 	}
 	p.mode = p.lock.Kind.strictest()
@@ -71,7 +71,7 @@ func (h *hand) length() time.Duration {
 		return 0
 	case n < 90:
 		return moment
-	case n < 98:
+	case n < 99:
 		return while
 	default:
 		return long
