@@ -1,20 +1,22 @@
 package locker
 
 import (
+	"math"
 	"sync"
 	"time"
 )
 
 // suspended measures how long this machine was suspended since the process began.
 // Go's monotonic clock stands still in that time while the server's TTLs run on.
-var suspended = &suspendClock{start: time.Now()}
+var suspended = &suspendClock{start: time.Now(), uptime: uptime}
 
 // suspendedNoise is below what suspending a machine takes, and above the
 // resolution of the clocks compared.
 const suspendedNoise = 100 * time.Millisecond
 
 type suspendClock struct {
-	start time.Time
+	start  time.Time
+	uptime func() (time.Duration, bool)
 
 	mu     sync.Mutex
 	origin time.Duration // uptime at start
@@ -48,7 +50,7 @@ func (s *suspendClock) read(now time.Time) time.Duration {
 	if s.start.Round(0).Sub(now.Round(0)) > 24*time.Hour {
 		return 0
 	}
-	up, ok := uptime()
+	now, up, ok := s.together(now)
 	if !ok {
 		return 0
 	}
@@ -57,4 +59,33 @@ func (s *suspendClock) read(now time.Time) time.Duration {
 	}
 	s.sample, s.at = up-s.origin-now.Sub(s.start), now
 	return s.sample
+}
+
+const (
+	// closeBy is how far apart the readings of the two clocks may be, and readings how
+	// often they are repeated to come so close.
+	closeBy  = suspendedNoise / 10
+	readings = 5
+)
+
+// together reads both clocks at nearly the same time, of which the first reading of the
+// monotonic clock is given. A process that has no processor for a while between the two
+// would take that while for a suspension, and its leases for over.
+func (s *suspendClock) together(before time.Time) (now time.Time, up time.Duration, ok bool) {
+	closest := time.Duration(math.MaxInt64)
+	for range readings {
+		read, ok := s.uptime()
+		if !ok {
+			return before, 0, false
+		}
+		after := time.Now()
+		if apart := after.Sub(before); apart < closest {
+			closest, now, up = apart, before, read
+		}
+		if closest < closeBy {
+			break
+		}
+		before = after
+	}
+	return now, up, true
 }

@@ -27,6 +27,21 @@ func TestUptimeRunsWithTheClock(t *testing.T) {
 	}
 }
 
+// Between the readings of the two clocks a process may be without a processor for long,
+// which is no suspension: its leases would seem to be over early.
+func TestAStallBetweenTheClocksIsNoSuspension(t *testing.T) {
+	begun, readings := time.Now(), 0
+	clock := &suspendClock{start: begun, uptime: func() (time.Duration, bool) {
+		if readings++; readings%2 == 0 {
+			<-time.After(2 * suspendedNoise)
+		}
+		return time.Since(begun), true
+	}}
+	for range 3 {
+		assert.InDelta(t, 0, clock.now(), float64(suspendedNoise/2))
+	}
+}
+
 func TestSuspensionIsNotSeenInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := suspended.recent()
