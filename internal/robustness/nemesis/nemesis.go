@@ -61,12 +61,26 @@ func (f Fault) Allowed(kind rig.Kind, besides ...Fault) map[history.Law]string {
 			}
 		}
 	}
-	for _, o := range besides {
-		if f.loses && o.setsClock || f.setsClock && o.loses {
-			laws[history.Fencing] = "a token outlives the loss of its counter only while no server's clock stands behind it"
-		}
+	if f.disorders(besides) {
+		laws[history.Fencing] = "a token outlives the loss of its counter only while no server's clock stands behind it"
 	}
 	return laws
+}
+
+// Lasts returns for how long after it was healed the fault may break laws, on top of the
+// longest TTL in use, in a round that has those other faults besides.
+func (f Fault) Lasts(besides ...Fault) time.Duration {
+	if f.disorders(besides) {
+		// Tokens of a clock that was ahead are larger than those of the others until these
+		// have caught up.
+		return max(f.Lingers, stepForward)
+	}
+	return f.Lingers
+}
+
+// disorders tells whether tokens may be out of order because of the fault and another one.
+func (f Fault) disorders(besides []Fault) bool {
+	return slices.ContainsFunc(besides, func(o Fault) bool { return f.loses && o.setsClock || f.setsClock && o.loses })
 }
 
 // All returns the whole catalogue, in a fixed order.

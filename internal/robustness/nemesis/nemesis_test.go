@@ -83,6 +83,8 @@ func TestLossAndClockTogetherMayBreakTheOrderOfTokens(t *testing.T) {
 	assert.NotContains(t, flush.Allowed(rig.Single, named(t, "server-stop")), lawI3)
 	assert.Contains(t, flush.Allowed(rig.Single, clock), lawI3)
 	assert.Contains(t, clock.Allowed(rig.Single, flush), lawI3)
+	assert.Zero(t, flush.Lasts(named(t, "server-stop")))
+	assert.Equal(t, time.Minute, flush.Lasts(clock), "until the clocks have caught up")
 	assert.Contains(t, flush.Allowed(rig.Single), lawI1)
 	assert.NotContains(t, flush.Allowed(rig.Quorum), lawI1)
 }

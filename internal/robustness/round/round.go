@@ -152,7 +152,7 @@ func (s Spec) faults() ([]nemesis.Fault, rig.Needs, error) {
 func effects(faults []nemesis.Fault, kind rig.Kind) map[string]check.Effect {
 	m := map[string]check.Effect{}
 	for _, f := range faults {
-		m[f.Name] = check.Effect{Breaks: f.Allowed(kind, faults...), Lingers: f.Lingers}
+		m[f.Name] = check.Effect{Breaks: f.Allowed(kind, faults...), Lingers: f.Lasts(faults...)}
 	}
 	return m
 }
