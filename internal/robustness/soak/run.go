@@ -1,7 +1,6 @@
 package soak
 
 import (
-	"fmt"
 	"iter"
 	"os"
 	"slices"
@@ -120,7 +119,7 @@ func (r Run) round(t *testing.T, spec round.Spec, report *Report) {
 	t.Logf("%v: %d operations, %d grants, %d violations, %d more explained", time.Since(begun).Round(time.Second),
 		found.Operations, found.Grants, len(found.Violations), len(found.Explained))
 	for law, n := range count(found.Explained) {
-		t.Log(fmt.Sprintf("%d × %s", n, law))
+		t.Logf("%d × %s", n, law)
 	}
 }
 
