@@ -9,17 +9,20 @@ import (
 // figures are what was measured.
 type figures struct {
 	contexts []time.Duration // how late contexts ended
-	timers   []time.Duration // how late plain timers were that were set to the same times
+	timers   []time.Duration // how late plain contexts were whose timers were set to the same times
 	leads    []time.Duration // how long after a context's end somebody else had the lock
 
 	// beside counts the leases that were valid when somebody else had the lock. There is
 	// no excuse for one.
 	beside int
+	// early counts contexts that ended before the deadline, as of a lease that was given up
+	// for no reason.
+	early int
 	// late counts contexts that ended more than the margin after the deadline, and running
 	// those that had not ended when somebody else had the lock.
 	late, running int
 	// So many of each there were when this process got no processor for so long that plain
-	// timers were late by half of the margin. A context cannot end in a process
+	// contexts were late by half of the margin. A context cannot end in a process
 	// that does not run; that is what Valid is for.
 	stalledLate, stalledRunning int
 }
@@ -34,6 +37,9 @@ func (f *figures) add(round []*holding) {
 		f.leads = append(f.leads, next.at.Sub(ended))
 		if next.valid {
 			f.beside++
+		}
+		if late < 0 {
+			f.early++
 		}
 		count(late > margin(), stalled, &f.late, &f.stalledLate)
 		count(next.running, stalled, &f.running, &f.stalledRunning)
@@ -53,12 +59,12 @@ func (f *figures) String() string {
 	n := len(f.contexts)
 	return fmt.Sprintf(`%d leases of %v were lost
 contexts ended after the deadline: %s
-plain timers set to it fired:      %s
+plain contexts with a timer did:   %s
 the next holder came after that:   %s
-%d of %d contexts ended within %v of the deadline; of the others %d did where timers were as late
-%d of %d leases were not valid when the next holder had the lock, and %d contexts had ended; of the others %d had not where timers were as late`,
+%d of %d contexts ended within %v of the deadline; of the others %d ended where plain ones were late, too; %d ended before it
+%d of %d leases were not valid when the next holder had the lock, and %d contexts had ended; of the others %d had not where plain ones were late, too`,
 		n, *ttl, spread(f.contexts), spread(f.timers), spread(f.leads),
-		n-f.late-f.stalledLate, n, margin(), f.stalledLate,
+		n-f.late-f.stalledLate, n, margin(), f.stalledLate, f.early,
 		n-f.beside, n, n-f.running-f.stalledRunning, f.stalledRunning)
 }
 

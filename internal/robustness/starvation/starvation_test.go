@@ -63,8 +63,9 @@ func TestLostLeasesEndInTimeOnAStarvedMachine(t *testing.T) {
 	}
 	t.Log(all)
 	assert.Zero(t, all.beside, "leases were valid beside a second holder")
-	assert.Zero(t, all.late, "contexts ended too late though plain timers were in time")
-	assert.Zero(t, all.running, "contexts had not ended when somebody else had the lock, though plain timers were in time")
+	assert.Zero(t, all.early, "contexts ended before the deadline")
+	assert.Zero(t, all.late, "contexts ended too late though plain ones were in time")
+	assert.Zero(t, all.running, "contexts had not ended when somebody else had the lock, though plain ones were in time")
 }
 
 // lose takes n locks, loses all leases, and notes when their contexts end and others have
@@ -135,7 +136,7 @@ type holding struct {
 	next  chan grant
 
 	deadline time.Time
-	timer    time.Time // when a plain timer fired that was set to the deadline
+	timer    time.Time // when a plain context ended whose timer was set to the deadline
 }
 
 // A grant is how somebody else got the lock, and what the first holder believed then.
@@ -150,7 +151,7 @@ func hold(lease *locker.Lease) *holding {
 	return h
 }
 
-// watch learns the last deadline, and how late a plain timer is that is set to it.
+// watch learns the last deadline, and how late a plain context is whose timer is set to it.
 func (h *holding) watch() {
 	// To ask for the deadline of a lease that is over would end its context.
 	never := *ttl / 10
@@ -160,7 +161,9 @@ func (h *holding) watch() {
 		}
 		time.Sleep(never)
 	}
+	plain, cancel := context.WithCancel(context.Background())
 	fired := make(chan time.Time, 1)
-	time.AfterFunc(time.Until(h.deadline), func() { fired <- time.Now() })
+	context.AfterFunc(plain, func() { fired <- time.Now() })
+	time.AfterFunc(time.Until(h.deadline), cancel)
 	h.timer = <-fired
 }
