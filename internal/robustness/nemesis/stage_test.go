@@ -22,7 +22,7 @@ const (
 	lawI3 = history.Fencing
 
 	// patience is how long something may take on a machine that is busy.
-	patience = 30 * time.Second
+	patience = 90 * time.Second
 	// moment is how long no reply is waited for where there should be none.
 	moment = 100 * time.Millisecond
 )
