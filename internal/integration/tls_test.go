@@ -37,6 +37,7 @@ func TestTLSRefusesWhoIsNotTrusted(t *testing.T) {
 		"expired server certificate":   {old, ca(expired) + pair(right), "expired"},
 		"no client certificate":        {server, ca(right), "certificate required|reset|EOF|closed|broken"},
 		"foreign client certificate":   {server, ca(right) + pair(foreign), "unknown certificate authority|bad certificate|reset|EOF|closed|broken"},
+		"expired client certificate":   {old, "?tls_insecure_skip_verify=true" + pair(expired), "expired|bad certificate|reset|EOF|closed|broken"},
 		"a server that speaks no TLS":  {plain, ca(right) + "&dial_timeout=1s", "handshake|EOF|reset|deadline exceeded|timeout|no connection within"},
 		"expired certificate, skipped": {old, "?tls_insecure_skip_verify=true", "certificate required|reset|EOF|closed|broken"},
 	}
