@@ -12,7 +12,7 @@ RACE     := $(shell command -v "$$(go env CC)" >/dev/null && echo -race)
 FUZZTIME ?= 10s
 
 # So many modules are tested at the same time; the tests mostly wait.
-JOBS     ?= 4
+JOBS     ?= 6
 
 # each runs the commands $(1) in every module by itself, without the workspace.
 define each
@@ -113,9 +113,12 @@ workspace: ## all tests compile in the workspace; to run them there: go test wor
 
 # The full test run is this one: users get the modules without the workspace, in
 # which a missing requirement would not be noticed.
+# The longest are begun first.
+LONGEST := ./locker ./conformance ./drivers/goredis ./drivers/redigo ./drivers/rueidis ./examples ./internal/integration
+
 standalone: ## check go.mod of, build and test every module by itself
 	@$(MAKE) --no-print-directory -k -j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),-Otarget) \
-		$(MODULES:%=%/.standalone)
+		$(patsubst %,%/.standalone,$(filter $(MODULES),$(LONGEST)) $(filter-out $(LONGEST),$(MODULES)))
 
 %/.standalone:
 	@echo "== $*"
