@@ -12,6 +12,10 @@ import (
 // surveyTime bounds what the server is asked for warnings.
 const surveyTime = 5 * time.Second
 
+// surveySections are those of INFO that warnings are made of. They are asked for one by one,
+// as servers before 7.0 want it; all of them would be some kilobytes.
+var surveySections = []string{"memory", "persistence", "replication"}
+
 // survey looks at how the server of a node is set up, once and beside the first requests,
 // and warns of what endangers locks. A server that does not tell is no reason for a
 // warning.
@@ -23,27 +27,29 @@ func (c *Client) survey(node int, l *link, conn driver.Conn) {
 		defer c.leave()
 		ctx, cancel := context.WithTimeout(c.ctx, surveyTime)
 		defer cancel()
-		v, err := conn.Do(ctx, driver.Command{Args: []string{"INFO"}})
-		text, _ := v.(string)
-		if err != nil {
-			return
+		info := map[string]string{}
+		for _, section := range surveySections {
+			v, err := conn.Do(ctx, driver.Command{Args: []string{"INFO", section}})
+			if err != nil {
+				return
+			}
+			text, _ := v.(string)
+			parseInfo(text, info)
 		}
-		for _, w := range warnings(parseInfo(text), l.cluster.Load(), c.quorum != nil, c.cfg.lock.fenced) {
+		for _, w := range warnings(info, l.cluster.Load(), c.quorum != nil, c.cfg.lock.fenced) {
 			w.Node = node
 			c.observers.warning(w)
 		}
 	}()
 }
 
-// parseInfo reads the fields of an INFO reply.
-func parseInfo(text string) map[string]string {
-	fields := map[string]string{}
+// parseInfo adds the fields of an INFO reply.
+func parseInfo(text string, fields map[string]string) {
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			fields[name] = value
 		}
 	}
-	return fields
 }
 
 // warnings are about what INFO tells of a server: of any one where it is a Cluster's.
