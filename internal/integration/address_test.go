@@ -18,14 +18,21 @@ import (
 func requireWorks(t *testing.T, d driverUnderTest, dsn string) {
 	t.Helper()
 	a, b := d.open(t, dsn, locker.TTL(renewedTTL), locker.Fenced()), d.open(t, dsn)
-	lease := mustTryLock(t, a.Mutex(t.Name()))
-	waiting := goLockWaiting(t, soon(t), b.Mutex(t.Name()), a)
-	require.True(t, survivesRenewals(lease, 1), "%v", lease.Err())
-	unlocked := time.Now()
-	require.NoError(t, lease.Unlock(soon(t)))
-	next := had(t, waiting)
-	assert.Less(t, next.at.Sub(unlocked), 500*time.Millisecond, "that was no wake-up")
-	require.NoError(t, next.lease.Unlock(soon(t)))
+	var waited time.Duration
+	for range 3 { // as a busy machine may hold one up for as long as it takes to poll
+		lease := mustTryLock(t, a.Mutex(t.Name()))
+		waiting := goLockWaiting(t, soon(t), b.Mutex(t.Name()), a)
+		require.True(t, survivesRenewals(lease, 1), "%v", lease.Err())
+		unlocked := time.Now()
+		require.NoError(t, lease.Unlock(soon(t)))
+		next := had(t, waiting)
+		waited = next.at.Sub(unlocked)
+		require.NoError(t, next.lease.Unlock(soon(t)))
+		if waited < 500*time.Millisecond {
+			return
+		}
+	}
+	assert.Fail(t, "nobody was woken", "the last one waited %v", waited)
 }
 
 func TestTLSByDSN(t *testing.T) {
