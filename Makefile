@@ -22,7 +22,7 @@ define each
 done
 endef
 
-.PHONY: help test server servers lint fmtcheck vet staticcheck portable nounsafe vulncheck apicheck api deps workspace standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak screenshot starvation release readme
+.PHONY: help test server servers lint fmtcheck vet staticcheck portable nounsafe vulncheck apicheck api deps standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak screenshot starvation release readme
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -33,7 +33,6 @@ test: ## everything that has to pass; installs a redis-server if it can
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory vulncheck
 	@$(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory workspace
 	@$(MAKE) --no-print-directory standalone
 	@if [ -n "$(RACE)" ]; then $(MAKE) --no-print-directory mutants; fi
 	@$(MAKE) --no-print-directory readme
@@ -54,6 +53,7 @@ fmtcheck:
 	@echo "== gofmt"
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "make fmt would change: $$files"; exit 1; fi
 
+# Also that all compiles in the workspace, tests included.
 vet:
 	@echo "== go vet"
 	@go vet work
@@ -107,15 +107,11 @@ deps: ## the core imports the standard library only, the conformance suite no dr
 	found=$$(go list -deps ./... | grep golocker/drivers/ || true) && \
 	if [ -n "$$found" ]; then echo "the conformance suite must not import $$found"; exit 1; fi
 
-workspace: ## all tests compile in the workspace; to run them there: go test work
-	@echo "== the workspace"
-	@go test $(RACE) -run '^$$' work
-
-# The full test run is this one: users get the modules without the workspace, in
-# which a missing requirement would not be noticed.
 # The longest are begun first.
 LONGEST := ./locker ./conformance ./drivers/goredis ./drivers/redigo ./drivers/rueidis ./examples ./internal/integration
 
+# The full test run is this one: users get the modules without the workspace, in
+# which a missing requirement would not be noticed.
 standalone: ## check go.mod of, build and test every module by itself
 	@$(MAKE) --no-print-directory -k -j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),-Otarget) \
 		$(patsubst %,%/.standalone,$(filter $(MODULES),$(LONGEST)) $(filter-out $(LONGEST),$(MODULES)))
@@ -125,9 +121,10 @@ standalone: ## check go.mod of, build and test every module by itself
 	@cd $* && export GOWORK=off && go mod tidy -diff && go build ./... && go test $(RACE) -shuffle=on ./...
 
 # The race detector makes these slow, and has nothing to find in them.
-mutants: ## the conformance suite finds every bug that is put into drivers and locks
+mutants: ## the suites find every bug that is put into drivers and locks
 	@echo "== mutants"
 	@cd conformance && GOWORK=off go test -shuffle=on -run Mutants .
+	@cd internal/robustness && GOWORK=off go test -shuffle=on -run Seeded ./check
 
 model: ## check the model of fencing on a quorum (needs spin and a C compiler)
 	@docs/models/run
