@@ -33,19 +33,21 @@ func (n *node) learn(value string) {
 	n.marker.Store(&marker{value, time.Now().Add(n.quorum.cfg.LongestTTL)})
 }
 
-// lead returns the calls that a first try puts to the nodes that are asked first.
+// lead returns the calls that a first try puts to the nodes that are asked first. That is
+// the script for all cases where it has not lately found one of them to take part: only it
+// begins the quarantine of a node that has lost its data.
 func (q *quorum) lead(r *request, script call, offer []string) []call {
-	if r.fenced {
-		k := r.keys
-		return []call{takeScript.call([]string{k.record, k.fence, k.over(r.id), markerKey},
-			[]string{r.id, "|" + r.px + "|" + r.tail, r.px, keepFence(true, r.ttl)}, offer...)}
-	}
 	now := time.Now()
 	order := q.order(r.keys.record)
 	for _, place := range order[:majority(len(q.nodes))] {
 		if m := q.nodes[place].marker.Load(); m == nil || now.After(m.until) {
 			return []call{script}
 		}
+	}
+	if r.fenced {
+		k := r.keys
+		return []call{takeScript.call([]string{k.record, k.fence, k.over(r.id), markerKey},
+			[]string{r.id, "|" + r.px + "|" + r.tail, r.px, keepFence(true, r.ttl)}, offer...)}
 	}
 	return []call{
 		native("SET", r.keys.record, record(r.id, r.px, r.tail), "NX", "PX", r.px),
@@ -64,6 +66,9 @@ func (q *quorum) reader(r *request, taken *taken) func(node int, answers []drive
 			return 0, err
 		}
 		token, _, err := r.acquired(answers[0].Value)
+		if errors.Is(err, errNotTold) {
+			n.marker.Store(nil)
+		}
 		if _, rest, _ := splitReply(answers[0].Value); err == nil && len(rest) == 2 {
 			if value, ok := rest[1].(string); ok {
 				n.learn(value)

@@ -283,3 +283,28 @@ func TestQuorumMarkerOutlivesUse(t *testing.T) {
 		}
 	})
 }
+
+// A node that has lost its data is looked at by the script for all cases soon, which begins
+// its quarantine, although all locks are free and given back at once.
+func TestQuorumNodeComesBackByFreeLocks(t *testing.T) {
+	for _, opts := range [][]Option{nil, {Fenced()}} {
+		for place := range majority(5) {
+			quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				client := nodes.client(t, QuorumConfig{LongestTTL: 30 * time.Second})
+				m := client.Mutex("k", opts...)
+				for range 3 {
+					require.NoError(t, must(t, m).Unlock(t.Context()))
+				}
+				order := client.quorum.order(m.keys.record)
+				lost := nodes[order[place]]
+				lost.FlushAll()
+				for range 5 {
+					time.Sleep(time.Second) // or the nodes know the token that they are offered
+					require.NoError(t, must(t, m).Unlock(t.Context()))
+				}
+				assert.True(t, lost.Exists(markerKey), "place %d", place)
+			})
+		}
+	}
+}
