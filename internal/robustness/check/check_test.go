@@ -170,6 +170,17 @@ func TestHistories(t *testing.T) {
 			},
 			want: []history.Law{history.ReadWrite, check.Linearizable},
 		},
+		"an owner re-enters after another has had the lock by a loss of data": {
+			lines: []string{
+				"1 p injected fault=flush",
+				"1 a1 asked mode=reentrant owner=x", "2 a1 granted token=5",
+				"4 b asked mode=reentrant owner=y", "5 b granted token=6", "6 b unlocking", "7 b unlocked",
+				"8 a2 asked mode=reentrant owner=x", "9 a2 granted token=5", "10 a2 unlocking", "11 a2 unlocked",
+				"12 a1 unlocking", "13 a1 unlocked class=lost",
+				"30 p healed fault=flush",
+			},
+			excused: []history.Law{check.Linearizable},
+		},
 		"an owner re-enters": {lines: []string{
 			"1 a1 asked mode=reentrant owner=x", "2 a1 granted token=5", "3 a2 asked mode=reentrant owner=x", "4 a2 granted token=5",
 			"8 a2 unlocking", "9 a2 unlocked", "10 a1 used since=9", "11 a1 unlocking", "12 a1 unlocked",

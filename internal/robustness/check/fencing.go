@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/golocker/golocker/internal/robustness/history"
@@ -11,12 +12,13 @@ import (
 // fencing finds tokens that are not larger than those of earlier grants, and writes that
 // the resource should have answered otherwise.
 func (s *seen) fencing(name string, find finder) {
-	var granted []*attempt
+	var all []*attempt
 	for _, a := range s.attempts[name] {
 		if a.outcome == history.Granted && a.token != 0 {
-			granted = append(granted, a)
+			all = append(all, a)
 		}
 	}
+	granted := newGrants(all)
 	disordered := map[*attempt]bool{}
 	report := func(law history.Law, earlier, later *attempt) {
 		if earlier == nil || disordered[later] || inOrder(earlier, later) {
@@ -74,7 +76,27 @@ func (s *seen) fencing(name string, find finder) {
 		}
 		byToken[a.token] = a
 	}
-	s.resource(name, granted, find)
+	s.resource(name, all, find)
+}
+
+// newGrants leaves out who re-entered what the owner held: such a hold has the token of the
+// first, and its order. What follows is in the order in which it was asked for.
+func newGrants(granted []*attempt) []*attempt {
+	type held struct {
+		owner string
+		token uint64
+	}
+	until := map[held]history.Time{}
+	return slices.DeleteFunc(slices.Clone(granted), func(a *attempt) bool {
+		if a.owner == "" {
+			return false
+		}
+		h := held{a.owner, a.token}
+		end, known := until[h]
+		mine := cmp.Or(a.unlocking, history.Time(math.MaxInt64))
+		until[h] = max(end, mine)
+		return known && a.asked < end
+	})
 }
 
 func larger(a, b *attempt) *attempt {
