@@ -58,6 +58,13 @@ func (k *lockKit) free(name, when string) {
 	}
 }
 
+// settled waits until what has come to a majority of a quorum has come to all.
+func (k *lockKit) settled() {
+	if k.o.quorum > 0 {
+		time.Sleep(k.time.short)
+	}
+}
+
 // soonFree is free for what happens in the background.
 func (k *lockKit) soonFree(name, when string) {
 	if !k.eventually(k.time.settle, func() bool { return !k.exists(name) }) {

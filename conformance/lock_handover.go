@@ -44,9 +44,7 @@ var lockHandoverCases = []testCase{
 			time.Sleep(k.times.ttl)
 			k.valid(taken, "after taking up")
 			k.unlock(taken)
-			if k.o.quorum > 0 {
-				time.Sleep(k.time.short) // the release has come to a majority, and now to all
-			}
+			k.settled()
 			_, err = a.Mutex(name, opts...).Attach(k.ctx, id)
 			k.is("Attach to a lock that is free", err, locker.ErrAbsent)
 			_, err = a.Mutex(name, opts...).Attach(k.ctx, "an id")

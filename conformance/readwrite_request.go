@@ -130,6 +130,7 @@ var readWriteRequestCases = []testCase{
 			k.isLocked(k.writing(a, name), l.Mode(), "after Attach")
 			k.unlock(taken)
 			k.free(name, "after Unlock")
+			k.settled()
 			_, err = sides[0](a, name).Attach(k.ctx, id)
 			k.is("Attach to a lock that is free", err, locker.ErrAbsent)
 		}

@@ -129,6 +129,7 @@ var reentrantRequestCases = []testCase{
 		k.valid(again, "a re-entry to a lease that was taken up")
 		k.unlock(again)
 		k.free(name, "after Unlock")
+		k.settled()
 		_, err = m.Attach(k.ctx, id)
 		k.is("Attach to a lock that is free", err, locker.ErrAbsent)
 	}),

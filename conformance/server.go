@@ -24,6 +24,9 @@ type server struct {
 	prefix             string
 	others             []*server // the further nodes of a quorum
 
+	ending sync.Mutex // guards that memory is not dialled while it closes, nor after
+	ended  bool
+
 	mu   sync.Mutex
 	conn net.Conn
 	r    *bufio.Reader
@@ -44,7 +47,15 @@ func startServer(s *suite, prefix string) (*server, error) {
 	default:
 		srv.password = canary
 		srv.memory = miniredis.NewMiniRedis()
-		srv.dial = func(context.Context) (net.Conn, error) { return srv.memory.Dial() }
+		srv.dial = func(context.Context) (net.Conn, error) {
+			// A client that dials in the background must not meet the end of the case.
+			srv.ending.Lock()
+			defer srv.ending.Unlock()
+			if srv.ended {
+				return nil, net.ErrClosed
+			}
+			return srv.memory.Dial()
+		}
 	}
 	if srv.memory != nil {
 		srv.memory.ClockTTL(true)
@@ -100,6 +111,9 @@ func (s *server) close(keys []string) {
 		_ = s.conn.Close()
 	}
 	if s.memory != nil {
+		s.ending.Lock()
+		defer s.ending.Unlock()
+		s.ended = true
 		s.memory.Close()
 	}
 }
