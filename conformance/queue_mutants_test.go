@@ -23,7 +23,7 @@ var queueMutants = []lockMutant{
 		"Queue/Newcomer"),
 	shortMutant("short: who came last is first", "acquire", "'%d', now), tonumber", "'%d', -now), tonumber",
 		"Queue/Order"),
-	shortMutant("short: a wrong remaining time", "acquire", "return {0, left, record, seq}", "return {0, 1000 * left, record, seq}",
+	shortMutant("short: a wrong remaining time", "acquire", "return {0, left, string.sub(", "return {0, 1000 * left, string.sub(",
 		"WakeUp/Expiry"),
 	shortMutant("short: a grant lasts a whole lease", "release", "math.floor(math.min(ttl, left))", "tonumber(ttl)",
 		"Queue/DeadWaiter"),

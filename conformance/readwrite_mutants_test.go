@@ -4,7 +4,7 @@ package conformance_test
 var readWriteMutants = []lockMutant{
 	{name: "readers are writers", breaks: commands(readersAreWriters),
 		fails: []string{"ReadWrite/Share"}},
-	luaMutant("readers do not look for a writer", "hold", "tonumber(redis.call('HGET', key, 'w') or 0) <= now", "true",
+	luaMutant("readers do not look for a writer", "hold", "written and written <= now", "true",
 		"ReadWrite/Alone", "ReadWrite/Exclusion/Faults"),
 	luaMutant("writers do not look for readers", "", "elseif mode ~= 'r' or h.mode ~= 'r' then", "elseif h.mode ~= 'r' then",
 		"ReadWrite/Share", "ReadWrite/Downgrade", "ReadWrite/Upgrade", "ReadWrite/Exclusion/Faults"),
