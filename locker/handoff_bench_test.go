@@ -67,14 +67,7 @@ func benchHandOff(b *testing.B, opts []Option) {
 		require.EqualValues(b, 1, v)
 	}
 	release(ask(place{})) // describes the deployment, loads the scripts
-	spent := func() (us float64) {
-		v, err := conn.Do(b.Context(), driver.Command{Args: []string{"INFO", "commandstats"}})
-		require.NoError(b, err)
-		stat := regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=(\d+)`).FindStringSubmatch(v.(string))
-		us, err = strconv.ParseFloat(stat[1], 64)
-		require.NoError(b, err)
-		return us
-	}
+	spent := func() float64 { return scriptTime(b, commandStats(b, conn)) }
 	var enter, handOff float64
 	for b.Loop() {
 		ids := []string{ask(place{})}

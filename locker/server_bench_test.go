@@ -58,16 +58,30 @@ func serverTime(b *testing.B, f *fakeDeployment) (us float64) {
 	conn, err := f.Connect(b.Context())
 	require.NoError(b, err)
 	defer conn.Close()
-	v, err := conn.Do(b.Context(), driver.Command{Args: []string{"INFO", "commandstats"}})
-	require.NoError(b, err)
-	scripts := regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=(\d+)`).FindStringSubmatch(v.(string))
-	require.NotNil(b, scripts)
-	us, err = strconv.ParseFloat(scripts[1], 64)
-	require.NoError(b, err)
-	if plain := regexp.MustCompile(`cmdstat_set:calls=\d+,usec=(\d+)`).FindStringSubmatch(v.(string)); plain != nil && b.Name() == "BenchmarkServerTime/mutex" {
+	stats := commandStats(b, conn)
+	us = scriptTime(b, stats)
+	if plain := regexp.MustCompile(`cmdstat_set:calls=\d+,usec=(\d+)`).FindStringSubmatch(stats); plain != nil && b.Name() == "BenchmarkServerTime/mutex" {
 		set, err := strconv.ParseFloat(plain[1], 64)
 		require.NoError(b, err)
 		us += set
 	}
+	return us
+}
+
+// commandStats are what the server has counted of each command.
+func commandStats(b *testing.B, conn driver.Conn) string {
+	b.Helper()
+	v, err := conn.Do(b.Context(), driver.Command{Args: []string{"INFO", "commandstats"}})
+	require.NoError(b, err)
+	return v.(string)
+}
+
+// scriptTime is how long the server has spent on scripts, in µs.
+func scriptTime(b *testing.B, stats string) float64 {
+	b.Helper()
+	scripts := regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=(\d+)`).FindStringSubmatch(stats)
+	require.NotNil(b, scripts)
+	us, err := strconv.ParseFloat(scripts[1], 64)
+	require.NoError(b, err)
 	return us
 }

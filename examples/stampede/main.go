@@ -49,14 +49,9 @@ var program = demo.Program{
 func main() { program.Main() }
 
 func play(ctx context.Context, s *demo.Stage) error {
-	var clients []*locker.Client
-	for i := range hosts {
-		client, err := s.Open(fmt.Sprintf("host %d", i+1))
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		clients = append(clients, client)
+	clients, err := s.Hosts(hosts)
+	if err != nil {
+		return err
 	}
 	ways := []struct {
 		name string

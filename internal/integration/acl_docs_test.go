@@ -69,27 +69,6 @@ func TestThePermissionsOfOneApplicationSuffice(t *testing.T) {
 	})
 }
 
-// What docs/security.md says is shown by tests, which it names.
-func TestTheSecurityPageNamesTestsThatThereAre(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../docs/security.md")
-	require.NoError(t, err)
-	var sources strings.Builder
-	require.NoError(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, "_test.go") {
-			var source []byte
-			source, err = os.ReadFile(path)
-			sources.Write(source)
-		}
-		return err
-	}))
-	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)`").FindAllSubmatch(page, -1)
-	require.NotEmpty(t, named)
-	for _, name := range named {
-		assert.Contains(t, sources.String(), "\nfunc "+string(name[1])+"(", "there is no such test")
-	}
-}
-
 // In a Cluster it needs what the docs add to it.
 func TestThePermissionsOfTheDocsSufficeInACluster(t *testing.T) {
 	t.Parallel()

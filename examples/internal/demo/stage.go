@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/golocker/golocker/locker"
 )
 
 // A Stage is one run of an example.
@@ -18,6 +20,7 @@ type Stage struct {
 	mu     sync.Mutex
 	broken bool
 	folder string // for journals, removed in the end
+	hosts  []*locker.Client
 }
 
 // Say prints a line with the time since the beginning.
@@ -77,7 +80,26 @@ func (s *Stage) Path(name string) (string, error) {
 	return filepath.Join(filepath.Dir(string(journal)), name), err
 }
 
+// Hosts returns clients of so many hosts, named "host 1" and so on. They are closed in the
+// end.
+func (s *Stage) Hosts(n int) ([]*locker.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begun := len(s.hosts)
+	for i := range n {
+		client, err := s.Open(fmt.Sprintf("host %d", i+1))
+		if err != nil {
+			return nil, err
+		}
+		s.hosts = append(s.hosts, client)
+	}
+	return s.hosts[begun:], nil
+}
+
 func (s *Stage) leave() {
+	for _, client := range s.hosts {
+		client.Close()
+	}
 	if s.folder != "" {
 		os.RemoveAll(s.folder)
 	}
