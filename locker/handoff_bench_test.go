@@ -2,8 +2,6 @@ package locker
 
 import (
 	"context"
-	"regexp"
-	"strconv"
 	"testing"
 	"time"
 
