@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
