@@ -21,6 +21,7 @@ type attempt struct {
 	begun    time.Time
 	apart    bool  // its lease is not to be re-entered
 	brief    bool  // the first try need not say who holds the lock: another follows
+	more     bool  // another try follows that may do better
 	line     *line // for which it asks; nil if for its caller alone
 
 	asked    bool  // a request was made
@@ -258,7 +259,7 @@ func (a *attempt) ask(ctx context.Context, q *quorum, p place, g grant, first bo
 		return g, err
 	}
 	var scripted bool
-	g.token, g.rest, scripted, err = q.acquire(ctx, &a.req, p, first, a.brief, &a.taken)
+	g.token, g.rest, scripted, err = q.acquire(ctx, &a.req, p, try{first: first, brief: a.brief, more: a.more}, &a.taken)
 	a.scripted = a.scripted || scripted
 	return g, err
 }

@@ -147,6 +147,13 @@ func (b ballot) granted(final bool) (err error, ok bool) {
 	}
 }
 
+// hinges tells that the nodes which were passed over as suspect could make the yes votes a
+// majority. What keeps the lock at the others may be left over from nobody's lease.
+func (b ballot) hinges() bool {
+	passed := b.count(func(v vote) bool { return errors.Is(v.Err, errSuspect) })
+	return passed > 0 && b.count(func(v vote) bool { return v.Err == nil })+passed >= majority(len(b))
+}
+
 // said gives the reason of the first vote that satisfies is.
 func (b ballot) said(is func(v vote) bool) error {
 	for _, v := range b {

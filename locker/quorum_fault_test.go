@@ -485,7 +485,7 @@ func TestQuorumReaderWaitsForTheEndOfAnIntent(t *testing.T) {
 		synctest.Wait()
 		m := c.Mutex("k", ForWriting())
 		dead := request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: "dead", tail: m.tail, ttl: m.ttl, px: m.px}
-		_, _, _, err = c.quorum.acquire(t.Context(), &dead, place{reservation: newID(), life: 4 * time.Second}, false, false, new(taken))
+		_, _, _, err = c.quorum.acquire(t.Context(), &dead, place{reservation: newID(), life: 4 * time.Second}, try{more: true}, new(taken))
 		require.ErrorIs(t, err, ErrLocked)
 		require.NoError(t, lease.Unlock(t.Context()))
 		synctest.Wait()

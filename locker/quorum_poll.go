@@ -50,39 +50,50 @@ func (q *quorum) runBatch(ctx context.Context, calls []call) []driver.Result {
 // they come, until decided or ctx has ended. The nodes that have not answered by then
 // have until the node timeout to do so, so that what is on its way arrives.
 func (q *quorum) poll(ctx context.Context, calls []call, show func(node int, answers []driver.Result) (decided bool)) {
-	q.canvass(ctx, calls, nil, nil, show)
+	q.canvass(ctx, question{calls: calls}, show)
 }
 
-// canvass is poll that puts lead to a majority first, unless it is nil: the calls are put to
-// the others once it shows that those do not decide, or take long. It returns the nodes that
-// were not asked. What has not gone out by the time that moot is set never does; it may be
-// nil.
-func (q *quorum) canvass(ctx context.Context, calls, lead []call, moot *atomic.Bool, show func(node int, answers []driver.Result) (decided bool)) nodeSet {
+// A question is what a canvass puts to the nodes.
+type question struct {
+	calls []call
+	// Put to a majority first, unless it is nil: the calls are put to the others once it
+	// shows that those do not decide, or take long.
+	lead    []call
+	moot    *atomic.Bool // what has not gone out by the time that it is set never does; may be nil
+	earnest bool         // is put to suspect nodes, too, and they are waited for
+}
+
+// canvass is poll with a question that may not go to all nodes. It returns those that were
+// not asked.
+func (q *quorum) canvass(ctx context.Context, ask question, show func(node int, answers []driver.Result) (decided bool)) nodeSet {
 	err := ctx.Err()
 	if err == nil && !q.enter() {
 		err = ErrClosed
 	}
 	if err != nil {
 		for i := range q.nodes {
-			show(i, allFailed(calls, driver.NotSent(err)))
+			show(i, allFailed(ask.calls, driver.NotSent(err)))
 		}
 		return 0
 	}
 	defer q.wg.Done()
 	q.polls.Add(1)
 	defer q.polls.Add(-1)
-	r := round{quorum: q, spared: q.spared(), in: inquiry{
-		ctx: q.span(), calls: calls, commands: commands(calls), answers: make(chan answer, len(q.nodes)), moot: moot,
+	r := round{quorum: q, in: inquiry{
+		ctx: q.span(), calls: ask.calls, commands: commands(ask.calls), answers: make(chan answer, len(q.nodes)), moot: ask.moot,
 	}}
+	if !ask.earnest {
+		r.spared = q.spared()
+	}
 	var slow <-chan time.Time // fires when those asked first take long
-	if lead != nil {
-		r.order = q.order(calls[0].key())
+	if ask.lead != nil {
+		r.order = q.order(ask.calls[0].key())
 		timer := q.timer(q.slowness(r.order))
 		defer q.timers.Put(timer)
 		defer timer.Stop()
 		slow = timer.C
 		first := r.in
-		first.calls, first.commands = lead, commands(lead)
+		first.calls, first.commands = ask.lead, commands(ask.lead)
 		r.ask(majority(len(q.nodes)), first)
 	} else {
 		r.order = inOrder

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -199,5 +200,93 @@ func TestQuorumRequestsDoNotPileUpAfterAMajorityWasDown(t *testing.T) {
 			require.NoError(t, lease.Unlock(t.Context()))
 		}
 		assert.LessOrEqual(t, c.quorum.nodes[0].asked.Load(), int32(maxProbes))
+	})
+}
+
+// stop makes a node answer nothing until what it returns is called.
+func (f *fakeDeployment) stop() (resume func()) {
+	running := make(chan struct{})
+	f.set(func() {
+		f.before = func(ctx context.Context, _ driver.Command) error {
+			select {
+			case <-running:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+	return func() { close(running) }
+}
+
+// spare makes c pass over a node that hangs.
+func spare(t *testing.T, c *Client, node int) {
+	t.Helper()
+	for i := 0; !c.Nodes()[node].Suspect || c.quorum.nodes[node].asked.Load() < maxProbes; i++ {
+		require.Less(t, i, 20*patience)
+		require.NoError(t, must(t, c.Mutex(fmt.Sprint("other", i))).Unlock(t.Context()))
+	}
+}
+
+// What a lost release has left at two of five nodes, and a suspect one that is passed
+// over, do not make a lock held that nobody has: that one decides.
+func TestQuorumTryLockAsksTheSuspectNodeThatDecides(t *testing.T) {
+	for _, kind := range []struct {
+		name string
+		opts []Option
+	}{{"plain", nil}, {"fenced", []Option{Fenced()}}, {"owned", []Option{Reentrant(), Fenced()}}} {
+		for _, resumes := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, it resumes: %t", kind.name, resumes), func(t *testing.T) {
+				quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+					nodes.established()
+					c := nodes.client(t, QuorumConfig{NodeTimeout: time.Second})
+					meet(t, c)
+					lease := must(t, nodes[:3].client(t, QuorumConfig{NodeTimeout: time.Second}).Mutex("k", append(kind.opts, NoRenewal(), TTL(DefaultLongestTTL))...))
+					time.Sleep(2 * restPause)
+					synctest.Wait()
+					nodes[2].Del("k")
+					resume := nodes[4].stop()
+					spare(t, c, 4)
+					require.True(t, lease.Valid())
+
+					begun := time.Now()
+					tried := make(chan error)
+					go func() {
+						_, err := c.Mutex("k", kind.opts...).TryLock(t.Context())
+						tried <- err
+					}()
+					synctest.Wait()
+					if resumes {
+						resume()
+						require.NoError(t, <-tried)
+						assert.Equal(t, begun, time.Now())
+						return
+					}
+					assert.ErrorIs(t, <-tried, ErrLocked)
+					assert.LessOrEqual(t, time.Since(begun), time.Second)
+					assert.GreaterOrEqual(t, time.Since(begun), time.Second/2, "it is waited for")
+				})
+			})
+		}
+	}
+}
+
+// Whoever tries again anyway does not wait for a node that hangs.
+func TestQuorumLockDoesNotWaitForASuspectNode(t *testing.T) {
+	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{NodeTimeout: 10 * time.Second})
+		meet(t, c)
+		for _, f := range nodes[:2] {
+			f.Set("k", record(newID(), millis(time.Minute), "somebody|"))
+			f.SetTTL("k", time.Second)
+		}
+		nodes[4].hang()
+		spare(t, c, 4)
+		begun := time.Now()
+		lease, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		assert.Less(t, time.Since(begun), 3*time.Second)
+		require.NoError(t, lease.Unlock(t.Context()))
 	})
 }

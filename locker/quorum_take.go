@@ -27,36 +27,51 @@ func (q *quorum) offer() []string {
 	return []string{strconv.FormatInt(time.Now().UnixMicro(), 10), q.slack, q.longest, q.life}
 }
 
+// A try is what an attempt asks for at one time.
+type try struct {
+	first bool // nothing was asked before
+	brief bool // it need not say who holds the lock
+	more  bool // another one follows that may do better
+}
+
 // acquire takes the lock at a majority of the nodes, or says why it was not had. Then
 // some nodes may have given it all the same, which taken tells; it is for the caller
 // to ask again under the same id, or to end the attempt by [quorum.giveUp] and to make
 // the next one under another.
 //
 // A first try asks a majority of the nodes. The others, which rest is then, are for the
-// caller to have asked. If it is brief and the lock is not free, it need not say who holds it.
-// scripted tells whether more was asked than what leads up: then the server has to know for a
-// while that the id is over.
-func (q *quorum) acquire(ctx context.Context, r *request, p place, first, brief bool, taken *taken) (token Token, left *rest, scripted bool, err error) {
+// caller to have asked. scripted tells whether more was asked than what leads up: then the
+// server has to know for a while that the id is over.
+func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, taken *taken) (token Token, left *rest, scripted bool, err error) {
 	offer := q.offer()
 	c := acquireCall(r, p, q.trusted(), offer)
 	var lead []call
-	if first && !r.mode.owned() && p.reservation == "" && q.met.Load() {
+	if try.first && !r.mode.owned() && p.reservation == "" && q.met.Load() {
 		lead = q.lead(r, c, offer)
 	}
 	read := q.reader(r, taken)
-	tokens, ballot, unasked, err := q.grant(ctx, c, lead, read)
+	tokens, ballot, unasked, err := q.grant(ctx, question{calls: []call{c}, lead: lead}, read)
 	taken.note(ballot)
 	leadOnly := lead != nil && lead[0].script != c.script && unasked.len() == len(q.nodes)-majority(len(q.nodes))
 	scripted = !leadOnly
-	toldLittle := ballot.count(isNew)+ballot.count(isNotTold) > 0 || !brief && errors.Is(err, ErrLocked)
+	toldLittle := ballot.count(isNew)+ballot.count(isNotTold) > 0 || !try.brief && errors.Is(err, ErrLocked)
 	if err != nil && lead != nil && ctx.Err() == nil && toldLittle {
 		// The script for all cases knows more: for how long a node is new, who holds the lock.
 		scripted = true
-		tokens, ballot, unasked, err = q.grant(ctx, c, nil, read)
+		tokens, ballot, unasked, err = q.grant(ctx, question{calls: []call{c}}, read)
 		taken.note(ballot)
 	}
+	if !try.more && errors.Is(err, ErrLocked) && ballot.hinges() && ctx.Err() == nil {
+		// Whoever tries once is not told that others have the lock because a node was spared.
+		scripted = true
+		yes, heard, _, failed := q.grant(ctx, question{calls: []call{c}, earnest: true}, read)
+		taken.note(heard)
+		if failed == nil {
+			tokens, unasked, err = yes, 0, nil
+		}
+	}
 	if err != nil && q.cfg.Bootstrap && q.bootstrap(ctx, ballot) {
-		tokens, ballot, _, err = q.grant(ctx, c, nil, read)
+		tokens, ballot, _, err = q.grant(ctx, question{calls: []call{c}}, read)
 		taken.note(ballot)
 	}
 	if err != nil {
@@ -148,7 +163,7 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 // for acquire.
 func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, taken *taken) (token Token, owner string, err error) {
 	offer := q.offer()
-	tokens, ballot, _, err := q.grant(ctx, attachCall(r, old, unsure, offer[:2]), nil, func(_ int, answers []driver.Result) (Token, error) {
+	tokens, ballot, _, err := q.grant(ctx, question{calls: []call{attachCall(r, old, unsure, offer[:2])}}, func(_ int, answers []driver.Result) (Token, error) {
 		token, o, err := r.attached(answers[0].Value)
 		if err == nil {
 			owner = o
@@ -192,18 +207,17 @@ func (t tokens) agreed(need int) (Token, bool) {
 	return largest, n >= need
 }
 
-// grant makes a call that takes the lock, led up to by lead, if that is not nil. It returns
-// as soon as the nodes have given it, or it is certain why not, and tells which were not
-// asked; the first time it waits until it is known that the nodes are different servers, or
-// that some do not answer. read is about what a node has answered, if its first answer is
-// no error.
-func (q *quorum) grant(ctx context.Context, c call, lead []call, read func(node int, answers []driver.Result) (Token, error)) (tokens, ballot, nodeSet, error) {
+// grant puts the one call that takes the lock, or what leads up to it. It returns as soon as
+// the nodes have given it, or it is certain why not, and tells which were not asked; the
+// first time it waits until it is known that the nodes are different servers, or that some
+// do not answer. read is about what a node has answered, if its first answer is no error.
+func (q *quorum) grant(ctx context.Context, ask question, read func(node int, answers []driver.Result) (Token, error)) (tokens, ballot, nodeSet, error) {
 	if err := q.fault(); err != nil {
 		return nil, nil, 0, err
 	}
 	yes, b := make(tokens, 0, len(q.nodes)), make(ballot, len(q.nodes))
-	moot := new(atomic.Bool)
-	unasked := q.canvass(ctx, []call{c}, lead, moot, func(node int, answers []driver.Result) bool {
+	ask.moot = new(atomic.Bool)
+	unasked := q.canvass(ctx, ask, func(node int, answers []driver.Result) bool {
 		r := answers[0]
 		if r.Err == nil {
 			var token Token
@@ -228,7 +242,7 @@ func (q *quorum) grant(ctx context.Context, c call, lead []call, read func(node 
 		err = fault
 	}
 	if err != nil {
-		moot.Store(true)
+		ask.moot.Store(true)
 		return nil, b, 0, err
 	}
 	q.met.Store(true)

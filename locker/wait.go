@@ -36,6 +36,7 @@ func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 	}
 	for n := 1; ; n++ {
 		left, again := a.policy(n)
+		a.more = again
 		// One attempt of the policy: the try, the sleep after it, and all tries
 		// meanwhile that are about the place in the queue or the connection.
 		for next := time.Now().Add(left); ; {
