@@ -230,10 +230,11 @@ func TestObserverIsToldOfRenewals(t *testing.T) {
 		for i, e := range failed {
 			assert.ErrorIs(t, e.Err, errLostReply)
 			if i > 0 {
-				assert.Greater(t, e.Late, failed[i-1].Late)
+				assert.GreaterOrEqual(t, e.Late, failed[i-1].Late)
 				assert.Less(t, e.Left, failed[i-1].Left)
 			}
 		}
+		assert.Greater(t, failed[len(failed)-1].Late, ttl/3) // the first ones may have been early
 		require.Len(t, s.holds, 1)
 		assert.Equal(t, "lost_deadline", s.holds[0].Outcome())
 		assert.ErrorIs(t, s.holds[0].Lost, errLostReply)
