@@ -22,7 +22,7 @@ define each
 done
 endef
 
-.PHONY: help test server servers lint fmtcheck vet staticcheck portable nounsafe vulncheck apicheck api deps standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak screenshot starvation release readme
+.PHONY: help test server servers lint fmtcheck vet staticcheck portable nounsafe vulncheck apicheck api deps standalone fmt tidy mutants model stress fuzz bench bench-short bench-bars soak screenshot dashboard starvation release readme
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -163,6 +163,9 @@ fuzz: server ## every fuzz target for FUZZTIME (10s)
 
 screenshot: ## the picture of the debug page in docs/images (needs Chromium)
 	@.ci/screenshot docs/images/debug-page.png
+
+dashboard: ## the picture of the dashboard there (needs Chromium, Prometheus and npm)
+	@.ci/dashboard docs/images/dashboard.png
 
 # So that somebody else's servers are not in the way: BENCHFLAGS='-port 27000'.
 BENCHFLAGS ?=
