@@ -92,10 +92,10 @@ func (w *workload) shop(ctx context.Context, length time.Duration) {
 		})
 	}
 	for part, accident := range map[float64]func(){
-		0.30: func() { w.stops(600 * time.Millisecond) }, // renewals are late
+		0.30: func() { w.stops(ctx, 500*time.Millisecond) }, // renewals are late
 		0.45: func() { w.loses(ctx, 3) },
 		0.55: func() { w.loses(ctx, 2) },
-		0.70: func() { w.stops(1200 * time.Millisecond) }, // longer than the TTL
+		0.70: func() { w.stops(ctx, 1200*time.Millisecond) }, // longer than the TTL
 		0.85: func() { hold(ctx, w.clients[0].Mutex("too long", locker.MaxHold(2*time.Second)), 3*time.Second) },
 	} {
 		wg.Go(func() {
@@ -116,11 +116,16 @@ func twice(ctx context.Context, m *locker.Mutex) {
 	_ = lease.Unlock(context.WithoutCancel(ctx))
 }
 
-// stops has the server answer nothing for d.
-func (w *workload) stops(d time.Duration) {
+// stops has the server answer nothing for d, while somebody holds a lock.
+func (w *workload) stops(ctx context.Context, d time.Duration) {
+	lease, err := w.clients[0].Mutex("while it stops").Lock(ctx)
+	if err != nil {
+		return
+	}
 	w.server.Pause()
 	time.Sleep(d)
 	w.server.Resume()
+	_ = lease.Unlock(context.WithoutCancel(ctx))
 }
 
 // loses has n locks in trouble.

@@ -9,9 +9,9 @@ import {
   applyFieldOverrides, createDataFrame, createTheme, dateTime, FieldType, getFieldDisplayValues, rangeUtil, renderLegendFormat,
   standardFieldConfigEditorRegistry, ThemeContext, type DataFrame, type FieldConfigSource, type ReduceDataOptions,
 } from '@grafana/data';
-import { BigValue, GlobalStyles, PanelChrome, TimeSeries, type BigValueProps } from '@grafana/ui';
+import { BigValue, GlobalStyles, PanelChrome, TimeSeries } from '@grafana/ui';
 import type { VizLegendOptions } from '@grafana/schema';
-import { useEffect } from 'react';
+import { useEffect, type ComponentProps } from 'react';
 import { createRoot } from 'react-dom/client';
 import dashboard from '../golocker.json';
 
@@ -97,11 +97,21 @@ function Content({ panel, frames, width, height }: { panel: Panel; frames: DataF
   }
   switch (panel.type) {
     case 'timeseries':
-      return <TimeSeries frames={data} timeRange={range} timeZone="utc" legend={{ calcs: [], ...panel.options.legend } as VizLegendOptions} {...{ width, height }} />;
+      return (
+        <TimeSeries
+          frames={data} timeRange={range} timeZone="utc" legend={{ calcs: [], ...panel.options.legend } as VizLegendOptions}
+          {...{ width, height }}
+        />
+      );
     case 'stat': {
       const { reduceOptions, ...options } = panel.options;
       const [value] = getFieldDisplayValues({ ...source, data, reduceOptions: reduceOptions as ReduceDataOptions });
-      return <BigValue value={value.display} {...(options as Pick<BigValueProps, 'colorMode' | 'graphMode' | 'textMode'>)} {...{ width, height, theme }} />;
+      return (
+        <BigValue
+          value={value.display} {...(options as Pick<ComponentProps<typeof BigValue>, 'colorMode' | 'graphMode' | 'textMode'>)}
+          {...{ width, height, theme }}
+        />
+      );
     }
     default:
       throw new Error(`panels of type ${panel.type} cannot be drawn`);
