@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,8 +39,14 @@ func TestPicture(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/api/", httputil.NewSingleHostReverseProxy(address))
 	mux.Handle("/", http.FileServer(http.Dir(*built)))
-	var drawn atomic.Bool
-	mux.HandleFunc("POST /drawn", func(http.ResponseWriter, *http.Request) { drawn.Store(true) })
+	drawn, complete := context.WithCancel(t.Context())
+	mux.HandleFunc("POST /drawn", func(http.ResponseWriter, *http.Request) { complete() })
+	mux.HandleFunc("GET /complete", func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-drawn.Done():
+		case <-r.Context().Done():
+		}
+	})
 	page := httptest.NewServer(mux)
 	defer page.Close()
 
@@ -51,10 +56,12 @@ func TestPicture(t *testing.T) {
 	work.shop(ctx, *picture)
 
 	args := append(flag.Args(), fmt.Sprintf("%s/?scrape=1s&from=%d&to=%d", page.URL, from.UnixMilli(), time.Now().UnixMilli()))
-	command := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, args[0], args[1:]...)
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	require.NoError(t, command.Run())
-	require.True(t, drawn.Load(), "the page does not say that it is complete; its console may say why not")
+	require.Error(t, drawn.Err(), "the page has not been drawn")
 }
 
 // shop is a workload to look at: busy hours and calm ones, and some accidents. It ends with

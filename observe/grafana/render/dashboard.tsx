@@ -118,9 +118,21 @@ function Content({ panel, frames, width, height }: { panel: Panel; frames: DataF
   }
 }
 
+// Says that all is there, which index.html waits for. Grafana's charts are painted some time
+// after React is done.
+async function complete() {
+  const charts = dashboard.panels.filter((panel) => panel.type === 'timeseries').length;
+  const painted = (canvas: HTMLCanvasElement) => canvas.getContext('2d')!.getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean);
+  const moment = () => new Promise((done) => setTimeout(done, 500));
+  while ([...document.querySelectorAll('canvas')].filter(painted).length < charts) {
+    await moment();
+  }
+  await moment(); // for what moves when the legends have been measured
+  await fetch('/drawn', { method: 'POST' });
+}
+
 function Dashboard({ frames }: { frames: DataFrame[][] }) {
-  // Not reached if a panel throws.
-  useEffect(() => void fetch('/drawn', { method: 'POST' }), []);
+  useEffect(() => void complete(), []); // not reached if a panel throws
   return (
     <ThemeContext.Provider value={theme}>
       <GlobalStyles />
