@@ -54,6 +54,9 @@ func TestQuorumWithOneAndTwoNodesDown(t *testing.T) {
 	}
 }
 
+// extension is how far eachKindWorks extends its leases: longer than any TTL.
+const extension = 40 * time.Second
+
 // eachKindWorks takes a lock of each kind by one client, while the other is refused.
 func eachKindWorks(t *testing.T, a, b *locker.Client, order *tokenOrder) {
 	t.Helper()
@@ -61,7 +64,7 @@ func eachKindWorks(t *testing.T, a, b *locker.Client, order *tokenOrder) {
 		lease := mustLock(t, kind.on(a, kind.name))
 		_, err := kind.against(b, kind.name).TryLock(soon(t))
 		require.ErrorIs(t, err, locker.ErrLocked, kind.name)
-		require.NoError(t, lease.Extend(soon(t), 40*time.Second), kind.name)
+		require.NoError(t, lease.Extend(soon(t), extension), kind.name)
 		mustUnlock(t, lease)
 		next := mustLock(t, kind.on(b, kind.name))
 		if lease.Token() != 0 {

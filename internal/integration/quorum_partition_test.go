@@ -28,7 +28,8 @@ func TestQuorumPartitionFromAMinorityLosesNothing(t *testing.T) {
 		toA.heal()
 		assert.True(t, survivesRenewals(lease, 1), "%v", lease.Err())
 		mustUnlock(t, lease)
-		q.assertEmptyWithin(t, 3*time.Second+patience/4) // what was on its way arrives
+		// What was on its way arrives, in any order: an extension may come after the release.
+		q.assertEmptyWithin(t, extension+patience/4)
 	})
 }
 
