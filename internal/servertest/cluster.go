@@ -161,7 +161,8 @@ func liveReplicas(nodes string) int {
 	return n
 }
 
-// ok returns nil if every node says that the cluster is ok and complete.
+// ok returns nil if every node says that the cluster is ok and complete, and is linked to
+// the others.
 func (c *ClusterNodes) ok() error {
 	want := []string{
 		"cluster_state:ok",
@@ -178,6 +179,14 @@ func (c *ClusterNodes) ok() error {
 			if !strings.Contains(info, line+"\r\n") {
 				return fmt.Errorf("servertest: cluster node %s does not say %q but:\n%s", node.Addr, line, info)
 			}
+		}
+		// What a node publishes does not reach those that it has no link to yet.
+		nodes, err := node.text("CLUSTER", "NODES")
+		if err != nil {
+			return err
+		}
+		if linked := strings.Count(nodes, " connected"); linked != len(c.Servers()) {
+			return fmt.Errorf("servertest: cluster node %s has links to %d nodes, want %d:\n%s", node.Addr, linked, len(c.Servers()), nodes)
 		}
 	}
 	return nil
