@@ -123,8 +123,9 @@ standalone: ## check go.mod of, build and test every module by itself
 	@cd $* && export GOWORK=off && go mod tidy -diff && go build -o /dev/null ./... && go test $(RACE) -shuffle=on ./...
 
 # The race detector makes these slow, and has nothing to find in them.
-mutants: ## the suites find every bug that is put into drivers and locks
+mutants: ## the suites find every bug that is put into drivers and locks; all histories
 	@echo "== mutants"
+	@cd locker && GOWORK=off go test -shuffle=on -run Histories .
 	@cd conformance && GOWORK=off go test -shuffle=on -run Mutants .
 	@cd internal/robustness && GOWORK=off go test -shuffle=on -run Seeded ./check
 
