@@ -210,13 +210,15 @@ func TestRunCanBeSuspended(t *testing.T) {
 	t.Parallel()
 	url := "redis://" + servertest.Single(t).Addr
 	cmd := program(t, url)
-	script := `set -m; "$0" run k -- sh -c 'echo ready; read x; echo "got:$x"'; echo stopped; read y; fg >/dev/null; echo "code:$?"`
+	script := `set -m; "$0" run k -- sh -c 'read x; echo ready; read x; echo "got:$x"'; echo stopped; read y; fg >/dev/null; echo "code:$?"`
 	sh := exec.Command("sh", "-c", script, cmd.Path)
 	sh.Env = cmd.Env
 	tty, out := onTerminal(t, sh)
 	says := func(text string) { t.Helper(); awaitText(t, out, text) }
+	_, err := tty.WriteString("it has the terminal\n") // which it is given after it has begun
+	require.NoError(t, err)
 	says("ready")
-	_, err := tty.Write([]byte{26}) // Ctrl-Z
+	_, err = tty.Write([]byte{26}) // Ctrl-Z
 	require.NoError(t, err)
 	says("suspended")
 	says("stopped")
