@@ -2,8 +2,8 @@ package locker
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -45,7 +45,7 @@ func (c *Client) ForceRelease(ctx context.Context, name string) ([]Holder, error
 }
 
 func absentError(name string) error {
-	return fmt.Errorf("locker: force release of %q: %w", name, ErrAbsent)
+	return failed(fmt.Sprintf("force release of %q", name), ErrAbsent)
 }
 
 // admin makes one request that is not about a lease of this client. changes tells
@@ -61,16 +61,19 @@ func (m *Mutex) admin(ctx context.Context, c call, changes bool) (v driver.Value
 	bounded, cancel := context.WithTimeout(ctx, m.cfg.attemptTimeout)
 	defer cancel()
 	v, err = m.client.deployment.run(bounded, c)
-	switch {
-	case err == nil:
+	if err == nil {
 		return v, nil
+	}
+	unknown := changes && driver.OutcomeOf(err) == driver.OutcomeUnknown
+	reasons := []error{requestError(m.name, err)}
+	switch {
 	case ctx.Err() != nil:
-		err = fmt.Errorf("locker: %q: %w", m.name, errors.Join(context.Cause(ctx), err))
-	default:
-		err = requestError(m.name, err)
+		reasons = []error{context.Cause(ctx), err}
+	case !unknown:
+		return nil, reasons[0]
 	}
-	if changes && driver.OutcomeOf(err) == driver.OutcomeUnknown {
-		err = fmt.Errorf("%w: %w", ErrUnknown, err)
+	if unknown {
+		reasons = append([]error{ErrUnknown}, reasons...)
 	}
-	return nil, err
+	return nil, failed(strconv.Quote(m.name), reasons...)
 }

@@ -243,8 +243,7 @@ func (c *Client) Close() error {
 	defer c.mu.Unlock()
 	if names := c.unreleased; len(names) > 0 {
 		slices.Sort(names)
-		c.err = errors.Join(fmt.Errorf("locker: close: %w whether %d locks were released; they are free when their TTL has passed: %.500q",
-			ErrUnknown, len(names), names), c.err)
+		c.err = errors.Join(failed(fmt.Sprintf("close: %d locks may not have been released, and are free when their TTL has passed: %.500q", len(names), names), ErrUnknown), c.err)
 	}
 	return c.err
 }

@@ -113,9 +113,9 @@ type WaitError struct {
 }
 
 func (e *WaitError) Error() string {
-	s := fmt.Sprintf("locker: gave up waiting for %q after %v: %v", e.Name, e.waited.Round(time.Millisecond), e.Cause)
+	s := fmt.Sprintf("%sgave up waiting for %q after %v: %s", textPrefix, e.Name, e.waited.Round(time.Millisecond), bare(e.Cause))
 	if e.Reason != nil {
-		s += " (" + strings.TrimPrefix(e.Reason.Error(), "locker: ") + ")"
+		s += " (" + bare(e.Reason) + ")"
 	}
 	return s
 }
@@ -147,12 +147,12 @@ func (e *LostError) Error() string {
 	s := fmt.Sprintf("locker: lock %q lost: ", e.Name)
 	switch {
 	case e.Reason != nil:
-		s += strings.TrimPrefix(strings.TrimPrefix(e.Reason.Error(), ErrLost.Error()+": "), "locker: ")
+		s += strings.TrimPrefix(bare(e.Reason), bare(ErrLost)+": ")
 	default:
 		s += "its deadline passed"
 	}
 	if e.LastErr != nil {
-		s += " (last renewal: " + e.LastErr.Error() + ")"
+		s += " (last renewal: " + bare(e.LastErr) + ")"
 	}
 	return s
 }

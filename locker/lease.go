@@ -158,7 +158,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("locker: extend %q: %w", l.Name(), errors.Join(append([]error{context.Cause(ctx)}, failures...)...))
+			return failed(fmt.Sprintf("extend %q", l.Name()), append([]error{context.Cause(ctx)}, failures...)...)
 		}
 		t.mu.Lock()
 		t.mayArm(time.Now().Add(t.mutex.attempt()), ttl)
@@ -175,7 +175,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 			t.client.dog.remove(&t.job)
 			return err
 		case !transient(err):
-			return fmt.Errorf("locker: extend %q: %w", l.Name(), requestError(l.Name(), err))
+			return failed(fmt.Sprintf("extend %q", l.Name()), requestError(l.Name(), err))
 		}
 		unsure = unsure || driver.OutcomeOf(err) == driver.OutcomeUnknown
 		if failures = []error{requestError(l.Name(), err)}; unsure {

@@ -40,17 +40,17 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Found, error
 	return func(yield func(Found, error) bool) {
 		l := listing{client: c, pattern: globQuote(c.cfg.prefix+prefix) + "*", seen: map[string]bool{}, yield: yield}
 		links := c.deployment.links()
-		var failed []error
+		var reasons []error
 		for _, link := range links {
 			if err := l.walk(ctx, link); err != nil {
-				failed = append(failed, err)
+				reasons = append(reasons, err)
 			}
 			if l.stopped {
 				return
 			}
 			// Each majority has a node in common with those that hold a lock.
-			if len(links)-len(failed) < majority(len(links)) {
-				yield(Found{}, fmt.Errorf("locker: list: %w", errors.Join(failed...)))
+			if len(links)-len(reasons) < majority(len(links)) {
+				yield(Found{}, failed("list", reasons...))
 				return
 			}
 		}

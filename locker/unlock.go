@@ -125,7 +125,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease) (begun bool, err er
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return false, fmt.Errorf("locker: unlock %q: %w: %w", l.Name(), ErrUnknown, context.Cause(ctx))
+			return false, failed(fmt.Sprintf("unlock %q", l.Name()), ErrUnknown, context.Cause(ctx))
 		}
 	}
 }
@@ -188,13 +188,14 @@ func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
 	if !t.client.dog.errand(t.mutex.name, c, lapse, nil) {
 		t.client.missed(t.mutex.name)
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(last, cause) {
-		last = errors.Join(cause, last)
+	what, ended := fmt.Sprintf("unlock %q", t.mutex.name), context.Cause(ctx)
+	if ended != nil && errors.Is(last, ended) {
+		ended = nil // it is told by what was tried last
 	}
 	if !unsure && driver.OutcomeOf(last) == driver.OutcomeReplied {
-		return fmt.Errorf("locker: unlock %q: %w", t.mutex.name, last), false
+		return failed(what, ended, last), false
 	}
-	return fmt.Errorf("locker: unlock %q: %w: %w", t.mutex.name, ErrUnknown, last), false
+	return failed(what, ErrUnknown, ended, last), false
 }
 
 // releaseOutcome tells what the answer to a release means. unsure tells that an

@@ -1,0 +1,30 @@
+package locker
+
+import "strings"
+
+// textPrefix is what the texts of this package's errors begin with.
+const textPrefix = "locker: "
+
+// bare is the text of err for behind something that names the package already.
+func bare(err error) string { return strings.TrimPrefix(err.Error(), textPrefix) }
+
+// failed is the error of a call that did not do what it was to, with the reasons in its
+// chain. Those that are nil are none.
+func failed(what string, reasons ...error) error {
+	e := &failedError{text: textPrefix + what}
+	for _, err := range reasons {
+		if err != nil {
+			e.text += ": " + bare(err)
+			e.reasons = append(e.reasons, err)
+		}
+	}
+	return e
+}
+
+type failedError struct {
+	text    string
+	reasons []error
+}
+
+func (e *failedError) Error() string   { return e.text }
+func (e *failedError) Unwrap() []error { return e.reasons }
