@@ -58,7 +58,7 @@ func (k *lockKit) free(name, when string) {
 	}
 }
 
-// settled waits until what has come to a majority of a quorum has come to all.
+// settled gives what has come to a majority of a quorum the time to come to all.
 func (k *lockKit) settled() {
 	if k.o.quorum > 0 {
 		time.Sleep(k.time.short)

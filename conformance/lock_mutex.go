@@ -78,7 +78,6 @@ var lockMutexCases = []testCase{
 				k.Errorf("LockedError says that the holder is %+v; want %+v", h, want)
 			}
 			k.unlock(l)
-			k.settled()
 			if l, err := b.Mutex(name, opts...).TryLock(k.ctx); err != nil {
 				k.Errorf("TryLock after the release gave %v", err)
 			} else {

@@ -126,33 +126,41 @@ const resends = 2
 
 // try asks for the lock until there is an answer: the lease, or why not.
 //
-// On a quorum a try without success is given up as a whole, so that others can have
-// the nodes that it has won; the next one has an id of its own. Within a try the id
-// stays, so that the lock is not found taken by an earlier request of the same try.
+// On a quorum a round without success is given up as a whole, so that others can have
+// the nodes that it has won; the next one has an id of its own. Within a round the id
+// stays, so that the lock is not found taken by an earlier request of the same round.
+// Where no other try follows, it is of several rounds if need be.
 func (a *attempt) try(ctx context.Context, p place) (*Lease, error) {
-	lease, err := a.repeat(ctx, p)
-	if err != nil && a.client.quorum != nil {
-		a.countSplit(err)
-		a.endRound(ctx)
-	}
-	return lease, err
-}
-
-// takeUps is how often a lease is tried to be taken up that others take up, too.
-const takeUps = 7
-
-// takeUp takes up a detached lease. On a quorum several takers may each find that the
-// others have taken it, at some of the nodes: they try again at other times.
-func (a *attempt) takeUp(ctx context.Context) (*Lease, error) {
-	for {
-		lease, err := a.try(ctx, place{})
-		if err == nil || !errors.Is(err, ErrTaken) || a.splits == 0 || a.splits == takeUps {
+	for n := 1; ; n++ {
+		lease, err := a.repeat(ctx, p)
+		if err == nil || a.client.quorum == nil {
 			return lease, err
 		}
+		a.countSplit(err)
+		a.endRound(ctx)
+		if a.more || n == mostRounds || !a.inVain(err) {
+			return nil, err
+		}
+		a.reason = err
 		if err := a.backOff(ctx); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// mostRounds is how many rounds a try has at most. Those who split the vote keep
+// further apart each time.
+const mostRounds = 7
+
+// inVain tells that the round says nothing: each of several callers was told that others
+// have the lock, or the detached lease, at some of the nodes, or what somebody has given up
+// was still there.
+func (a *attempt) inVain(err error) bool {
+	if a.attachID != "" {
+		return errors.Is(err, ErrTaken) && a.splits > 0
+	}
+	vote, ok := errors.AsType[*QuorumError](err)
+	return ok && errors.Is(err, ErrLocked) && vote.undecided() && !vote.silent()
 }
 
 // repeat makes the same request until there is an answer, a few times at most.

@@ -131,7 +131,7 @@ func (b ballot) granted(final bool) (err error, ok bool) {
 	case silent > spare:
 		return b.failure(), true
 	case other > spare:
-		return b.said(isOther), true
+		return b.saidOther(isOther), true
 	case locked >= need:
 		return b.said(isLocked), true
 	case !final && !b.closed():
@@ -143,7 +143,7 @@ func (b ballot) granted(final bool) (err error, ok bool) {
 	case locked > 0:
 		return b.said(isLocked), true
 	default:
-		return b.said(isOther), true
+		return b.saidOther(isOther), true
 	}
 }
 
@@ -152,6 +152,16 @@ func (b ballot) granted(final bool) (err error, ok bool) {
 func (b ballot) hinges() bool {
 	passed := b.count(func(v vote) bool { return errors.Is(v.Err, errSuspect) })
 	return passed > 0 && b.count(func(v vote) bool { return v.Err == nil })+passed >= majority(len(b))
+}
+
+// saidOther is said, but for that a lease is gone only where no node says more: one may
+// not have had it, or have forgotten it.
+func (b ballot) saidOther(is func(v vote) bool) error {
+	more := func(v vote) bool { return is(v) && !errors.Is(v.Err, ErrAbsent) }
+	if b.count(more) > 0 {
+		return b.said(more)
+	}
+	return b.said(is)
 }
 
 // said gives the reason of the first vote that satisfies is.
@@ -216,8 +226,11 @@ func (b ballot) tell() []Vote {
 	return votes
 }
 
-// answerText names what the scripts reply.
+// answerText names what the scripts reply, and a SET that has given the lock.
 func answerText(v driver.Value) string {
+	if v == "OK" {
+		return "yes"
+	}
 	status, isInt := v.(int64)
 	if !isInt {
 		var ok bool

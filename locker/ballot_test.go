@@ -331,3 +331,10 @@ func TestBreakVerdict(t *testing.T) {
 		assert.Equal(t, test.want, status, "%v", test.answers)
 	}
 }
+
+// Whichever command has given the lock, people read that the node said yes.
+func TestVotesNameEachYes(t *testing.T) {
+	for _, v := range []driver.Value{int64(1), []any{int64(1), int64(7)}, "OK"} {
+		assert.Equal(t, "yes", ballot{in("", v, nil).vote}.tell()[0].Answer, "%v", v)
+	}
+}

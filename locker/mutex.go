@@ -178,9 +178,9 @@ func (m *Mutex) attach(ctx context.Context, id string) (*Lease, error) {
 	}
 	defer a.end()
 	a.attachID = id
-	lease, err := a.takeUp(ctx)
+	lease, err := a.try(ctx, place{})
 	if err != nil {
-		return nil, fmt.Errorf("locker: attach %q: %w", m.name, a.explain(ctx, err))
+		return nil, failed(fmt.Sprintf("attach %q", m.name), a.explain(ctx, err))
 	}
 	return lease, nil
 }

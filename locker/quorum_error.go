@@ -3,6 +3,7 @@ package locker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -24,12 +25,16 @@ type Vote struct {
 
 func (e *QuorumError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v (quorum of %d nodes:", e.reason, len(e.Votes))
+	why := e.reason.Error()
+	if errors.Is(e.reason, ErrLocked) && e.undecided() {
+		why = textPrefix + "no majority has given the lock, nor says who holds it"
+	}
+	fmt.Fprintf(&b, "%s (quorum of %d nodes:", why, len(e.Votes))
 	for i, v := range e.Votes {
 		if i > 0 {
 			b.WriteByte(';')
 		}
-		fmt.Fprintf(&b, " node %d: %s", v.Node, strings.TrimPrefix(v.Answer, "locker: "))
+		fmt.Fprintf(&b, " node %d: %s", v.Node, strings.TrimPrefix(v.Answer, textPrefix))
 	}
 	b.WriteByte(')')
 	return b.String()
@@ -54,6 +59,11 @@ func (e *QuorumError) undecided() bool {
 		}
 	}
 	return true
+}
+
+// silent tells that a node has failed to say whether the lock can be had.
+func (e *QuorumError) silent() bool {
+	return slices.ContainsFunc(e.Votes, func(v Vote) bool { return v.Err != nil && !answered(v.Err) })
 }
 
 // Unwrap returns the reason.

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -56,4 +58,26 @@ func TestQuorumHandsOverSoon(t *testing.T) {
 		t.Logf("median %v, 95%% %v, all %v; %d requests", gaps[n/2], gaps[n*95/100], gaps[n-1], len(nodes[0].commands())/n)
 		assert.Less(t, gaps[n-1], 200*time.Millisecond)
 	})
+}
+
+// A node that the lease had not come to, or that has forgotten it, does not make a lease that
+// somebody has taken up one that nobody has.
+func TestQuorumAttachSaysTakenThoughANodeHasNothing(t *testing.T) {
+	for without := range 3 {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			a, b := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+			lease := must(t, a.Mutex("k"))
+			time.Sleep(2 * restPause)
+			id, err := lease.Detach(t.Context(), DefaultTTL)
+			require.NoError(t, err)
+			synctest.Wait()
+			_, err = b.Mutex("k").Attach(t.Context(), id)
+			require.NoError(t, err)
+			synctest.Wait()
+			nodes[without].Del("k")
+			_, err = a.Mutex("k").Attach(t.Context(), id)
+			assert.ErrorIs(t, err, ErrTaken, "node %d has nothing", without)
+		})
+	}
 }

@@ -277,16 +277,101 @@ func TestQuorumLockDoesNotWaitForASuspectNode(t *testing.T) {
 		nodes.established()
 		c := nodes.client(t, QuorumConfig{NodeTimeout: 10 * time.Second})
 		meet(t, c)
+		const ttl = time.Second // of what is left at two nodes
 		for _, f := range nodes[:2] {
 			f.Set("k", record(newID(), millis(time.Minute), "somebody|"))
-			f.SetTTL("k", time.Second)
+			f.SetTTL("k", ttl)
 		}
 		nodes[4].hang()
 		spare(t, c, 4)
 		begun := time.Now()
 		lease, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		assert.Less(t, time.Since(begun), 3*time.Second)
+		assert.Less(t, time.Since(begun), ttl+ttl/2, "one request for which it is waited takes longer")
 		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// leftover puts at a node what somebody has given up and is still there.
+func (f *fakeDeployment) leftover(t *testing.T, key string, ttl time.Duration) {
+	t.Helper()
+	require.NoError(t, f.Set(key, "gl1|m|"+newID()+"|0|30000|somebody|"))
+	f.SetTTL(key, ttl)
+}
+
+// What several callers have left at one node each is nobody's lock. It goes within a moment,
+// and TryLock does not take it for an answer.
+func TestQuorumTryLockDoesNotTakeASplitForAnAnswer(t *testing.T) {
+	for _, tries := range []func(*Mutex, context.Context) (*Lease, error){
+		(*Mutex).TryLock,
+		func(m *Mutex, ctx context.Context) (*Lease, error) {
+			return m.client.Mutex(m.name, Retry(Attempts(1, Constant(0)))).Lock(ctx)
+		},
+	} {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			c := nodes.client(t, QuorumConfig{})
+			meet(t, c)
+			nodes[0].leftover(t, "k", time.Millisecond)
+			nodes[1].leftover(t, "k", time.Millisecond)
+			lapse := func() {
+				for _, f := range nodes[:2] {
+					f.FastForward(time.Millisecond)
+				}
+			}
+			go func() {
+				time.Sleep(time.Millisecond)
+				lapse()
+			}()
+			lease, err := tries(c.Mutex("k"), t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+		})
+	}
+}
+
+func TestQuorumTryLockAsksAgainOnlyWhereTheVoteIsSplit(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		var said error
+		asked := func(m *Mutex) (int, time.Duration) {
+			t.Helper()
+			n := 0
+			nodes[0].set(func() {
+				nodes[0].before = func(_ context.Context, cmd driver.Command) error {
+					if cmd.Name() == "EVALSHA" && cmd.Args[1] == mutexFamily.acquire.sha {
+						n++
+					}
+					return nil
+				}
+			})
+			begun := time.Now()
+			_, said = m.TryLock(t.Context())
+			took := time.Since(begun)
+			require.ErrorIs(t, said, ErrLocked)
+			synctest.Wait()
+			return n, took
+		}
+		held := must(t, nodes.client(t, QuorumConfig{}).Mutex("held"))
+		time.Sleep(2 * restPause)
+		once, took := asked(c.Mutex("held"))
+		assert.Zero(t, took, "a majority has given it to somebody")
+		assert.ErrorContains(t, said, "is locked by")
+		assert.LessOrEqual(t, once, 1)
+
+		nodes[0].leftover(t, "split", time.Minute)
+		nodes[1].leftover(t, "split", time.Minute)
+		often, took := asked(c.Mutex("split"))
+		assert.GreaterOrEqual(t, often, mostRounds)
+		assert.ErrorContains(t, said, "nor says who holds it")
+		assert.Less(t, took, 300*time.Millisecond, "not for long")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := c.Mutex("split").TryLock(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, ErrLocked, "as far as it knew")
+		require.NoError(t, held.Unlock(t.Context()))
 	})
 }

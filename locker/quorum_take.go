@@ -66,8 +66,8 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 		scripted = true
 		yes, heard, _, failed := q.grant(ctx, question{calls: []call{c}, earnest: true}, read)
 		taken.note(heard)
-		if failed == nil {
-			tokens, unasked, err = yes, 0, nil
+		if !errors.Is(failed, ErrUnavailable) { // else the node does not answer
+			tokens, err = yes, failed
 		}
 	}
 	if err != nil && q.cfg.Bootstrap && q.bootstrap(ctx, ballot) {

@@ -300,7 +300,7 @@ func TestQuorumNodeComesBackByFreeLocks(t *testing.T) {
 				lost := nodes[order[place]]
 				lost.FlushAll()
 				for range 5 {
-					time.Sleep(time.Second) // or the nodes know the token that they are offered
+					time.Sleep(time.Second) // in the same moment it would be offered the same token, which takes that script anyway
 					require.NoError(t, must(t, m).Unlock(t.Context()))
 				}
 				assert.True(t, lost.Exists(markerKey), "place %d", place)
