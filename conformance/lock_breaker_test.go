@@ -106,7 +106,7 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 		}
 		return string(b)
 	}
-	base, queue, mutex, holds := read("base"), read("queue"), read("mutex"), read("holds")
+	base, queue, enqueue, mutex, holds := read("base"), read("queue"), read("enqueue"), read("mutex"), read("holds")
 	// Where the script for all cases is broken, the short roads ahead of it are left out.
 	short := map[string]string{
 		"acquire": read("enter") + read("acquire_held") + read("acquire_free"), "release": read("heir") + read("release_held"),
@@ -119,10 +119,12 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 		base + mutex + read("renewals"):         {"renew"},
 		base + mutex:                            {"renew", "attach", "unattach", "turn"},
 		base + queue + mutex:                    {"break"},
-		base + queue + mutex + read("handover"): {"acquire", "release", "giveup"},
-		base + queue + holds:                    {"hold", "hold_attach", "hold_unattach"},
-		base + queue + holds + read("renewals"): {"hold_renew"},
-		base + queue + holds + read("letgo"):    {"hold_release", "hold_giveup"},
+		base + queue + mutex + read("handover"): {"release", "giveup"},
+		base + queue + enqueue + mutex + read("handover"): {"acquire"},
+		base + queue + enqueue + holds:                    {"hold"},
+		base + queue + holds:                              {"hold_attach", "hold_unattach"},
+		base + queue + holds + read("renewals"):           {"hold_renew"},
+		base + queue + holds + read("letgo"):              {"hold_release", "hold_giveup"},
 	} {
 		for _, name := range names {
 			source := before + read(name)

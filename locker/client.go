@@ -34,6 +34,7 @@ type Client struct {
 	attaching  attaching
 	holdings   holdings
 	lines      lines
+	crowd      crowd
 	contention *contention
 
 	mu         sync.Mutex
@@ -92,8 +93,8 @@ func NewQuorum(connectors []driver.Connector, opts ...ClientOption) (*Client, er
 
 func newConfig(opts []ClientOption) (clientConfig, error) {
 	cfg := clientConfig{
-		label: defaultLabel(),
-		lock:  lockConfig{mode: modeMutex, ttl: DefaultTTL, attemptTimeout: DefaultAttemptTimeout, renew: true},
+		label: defaultLabel(), maxWaiters: DefaultMaxWaiters,
+		lock: lockConfig{mode: modeMutex, ttl: DefaultTTL, attemptTimeout: DefaultAttemptTimeout, renew: true},
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -110,7 +111,7 @@ func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 		tail: cfg.label + "|" + cfg.lock.metadata, px: millis(cfg.lock.ttl),
 		contention: newContention(), closed: make(chan struct{}), observers: newObservers(cfg.observers),
 	}
-	c.hub.observers = c.observers
+	c.hub.observers, c.crowd.most = c.observers, int64(cfg.maxWaiters)
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.taking.base, c.keeping.base = c.ctx, context.Background()
 	if c.observers != nil {

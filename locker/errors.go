@@ -38,6 +38,10 @@ var (
 	// ErrWaitTimeout: the time set by [WaitTimeout] passed.
 	ErrWaitTimeout = errors.New("locker: wait timeout")
 
+	// ErrTooManyWaiters: the lock was not free, and as many calls of the client as
+	// [MaxWaiters] allows wait already.
+	ErrTooManyWaiters = errors.New("locker: too many calls wait for locks already")
+
 	// ErrUnavailable: the server could not be reached, or answered that it
 	// cannot serve at present. It says nothing about who holds the lock.
 	ErrUnavailable = errors.New("locker: server unavailable")
@@ -101,8 +105,8 @@ func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 // both.
 type WaitError struct {
 	Name string // as given to [Client.Mutex]
-	// Cause is what ended the wait: the cause of the context, [ErrWaitTimeout]
-	// or [ErrClosed].
+	// Cause is what ended the wait: the cause of the context, [ErrWaitTimeout],
+	// [ErrClosed], or [ErrTooManyWaiters], which ends it before it begins.
 	Cause error
 	// Reason is what the last attempt said: a *LockedError, an ErrUnavailable,
 	// or nil if there was no answer yet.

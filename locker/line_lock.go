@@ -30,25 +30,32 @@ func (m *Mutex) lockInLineWithin(ctx context.Context) (*Lease, error) {
 	return m.lockInLine(ctx)
 }
 
-// standInLine gives the caller its place in the line, or makes it lead.
+// standInLine gives the caller its place in the line, for [Mutex.calledFrom], or makes it
+// lead.
 func (m *Mutex) standInLine(ctx context.Context) (*waiter, *Lease, error) {
 	if err := m.deadlock(ctx, Owner{}); err != nil {
 		return nil, nil, err
 	}
-	begun := time.Now()
-	ln, w, err := m.client.lines.join(m, begun)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case w == nil:
-		lease, err := m.lead(ctx, ln, begun, false)
+	if !m.client.crowd.enter() {
+		lease, err := m.lockUncrowded(ctx, Owner{})
 		return nil, lease, err
 	}
-	return w, nil, nil
+	begun := time.Now()
+	ln, w, err := m.client.lines.join(m, begun)
+	if w != nil {
+		return w, nil, nil
+	}
+	defer m.client.crowd.leave()
+	if err != nil {
+		return nil, nil, err
+	}
+	lease, err := m.lead(ctx, ln, begun, false)
+	return nil, lease, err
 }
 
 // calledFrom goes on with what w was called for, or says why it has left the line.
 func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (*Lease, error) {
+	defer m.client.crowd.leave()
 	ln, begun, lease, err := w.line, w.begun, w.lease, w.err
 	if w.left || err == ErrClosed {
 		err = waitError(ctx, m.name, w.why(), begun)

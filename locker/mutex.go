@@ -117,6 +117,8 @@ func (m *Mutex) Name() string { return m.name }
 //   - a [*WaitError] when ctx ends, or the [WaitTimeout], before the lock is had; it
 //     also tells why: locked, by whom, or the server unavailable;
 //   - a [*LockedError] (or ErrUnavailable) when the [Retry] policy gives up;
+//   - at once a *WaitError that is [ErrTooManyWaiters] if it would have to wait while
+//     [MaxWaiters] calls of the client do;
 //   - [ErrUnavailable] at once if the very first request of the client fails, so
 //     that a wrong address shows; an outage later is waited out;
 //   - at once what waiting cannot mend: [ErrDeadlock], [ErrForeign], [ErrInvalid],
@@ -201,6 +203,10 @@ func (m *Mutex) lockAs(ctx context.Context, owner Owner, wait bool) (*Lease, err
 		if err := m.deadlock(ctx, owner); err != nil {
 			return nil, err
 		}
+		if !m.client.crowd.enter() {
+			return m.lockUncrowded(ctx, owner)
+		}
+		defer m.client.crowd.leave()
 	} else if m.linesUp && m.client.lines.led(m) {
 		return nil, m.stoodInLineFor(ctx)
 	}

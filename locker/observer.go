@@ -106,6 +106,7 @@ func (e LockEnd) Contended() bool {
 // failed, the first that applies of
 //
 //   - "closed", "invalid", "deadlock", "foreign": the error of that name;
+//   - "crowded": as ErrTooManyWaiters;
 //   - "timeout": the WaitTimeout or the context's deadline has passed;
 //   - "canceled": the context has ended otherwise;
 //   - "locked", "unavailable": as ErrLocked and ErrUnavailable;
@@ -131,6 +132,7 @@ var outcomes = []struct {
 	name string
 }{
 	{ErrClosed, "closed"}, {ErrInvalid, "invalid"}, {ErrDeadlock, "deadlock"}, {ErrForeign, "foreign"},
+	{ErrTooManyWaiters, "crowded"},
 	{ErrWaitTimeout, "timeout"}, {context.DeadlineExceeded, "timeout"}, {context.Canceled, "canceled"},
 	{ErrLost, "absent"}, {ErrReleased, "absent"}, {ErrNotHeld, "absent"},
 	{ErrLocked, "locked"}, {ErrUnavailable, "unavailable"},

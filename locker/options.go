@@ -17,6 +17,9 @@ const (
 	// DefaultAttemptTimeout bounds one attempt unless [AttemptTimeout] says
 	// otherwise.
 	DefaultAttemptTimeout = 2 * time.Second
+	// DefaultMaxWaiters is how many calls of a client may wait at a time unless
+	// [MaxWaiters] says otherwise.
+	DefaultMaxWaiters = 100_000
 )
 
 const (
@@ -47,11 +50,12 @@ type clientOption func(*clientConfig)
 func (o clientOption) applyClient(c *clientConfig) { o(c) }
 
 type clientConfig struct {
-	quorum    *QuorumConfig
-	prefix    string
-	label     string
-	lock      lockConfig
-	observers []Observer
+	quorum     *QuorumConfig
+	prefix     string
+	label      string
+	maxWaiters int
+	lock       lockConfig
+	observers  []Observer
 }
 
 type lockConfig struct {
@@ -237,6 +241,21 @@ func Prefix(prefix string) ClientOption {
 // without control characters and "|".
 func Label(label string) ClientOption {
 	return clientOption(func(c *clientConfig) { c.label = label })
+}
+
+// MaxWaiters bounds how many calls of Lock, Do and Upgrade of this client may be under way
+// at a time, and so how many wait. Further ones get the lock if it is free, and else
+// [ErrTooManyWaiters] at once: a service that takes a lock for each request it is sent
+// refuses some when there are too many, and does not run out of memory. n is at least
+// 1; the default is [DefaultMaxWaiters], at which they take some hundreds of megabytes.
+func MaxWaiters(n int) ClientOption {
+	return clientOption(func(c *clientConfig) {
+		if n < 1 {
+			c.lock.reject(fmt.Sprintf("MaxWaiters of %d; use at least 1, or TryLock, which does not wait", n))
+			return
+		}
+		c.maxWaiters = n
+	})
 }
 
 func (c *clientConfig) check() error {

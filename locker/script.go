@@ -17,6 +17,8 @@ var (
 	luaBase string
 	//go:embed lua/queue.lua
 	luaQueue string
+	//go:embed lua/enqueue.lua
+	luaEnqueue string
 
 	//go:embed lua/mutex.lua
 	luaMutex string
@@ -99,7 +101,7 @@ type family struct {
 
 var (
 	mutexFamily = family{
-		acquire:  newScript(luaEnter, luaAcquireHeld, luaAcquireFree, luaBase, luaQueue, luaMutex, luaHandOver, luaAcquire),
+		acquire:  newScript(luaEnter, luaAcquireHeld, luaAcquireFree, luaBase, luaQueue, luaEnqueue, luaMutex, luaHandOver, luaAcquire),
 		renew:    newScript(luaBase, luaMutex, luaRenewals, luaRenew).decidedBy(heldVerdict).bundled(64),
 		release:  newScript(luaHeir, luaReleaseHeld, luaBase, luaQueue, luaMutex, luaHandOver, luaRelease).decidedBy(heldVerdict),
 		giveUp:   newScript(luaBase, luaQueue, luaMutex, luaHandOver, luaGiveUp),
@@ -108,7 +110,7 @@ var (
 		fence:    newScript(luaBase, luaMutex, luaFence),
 	}
 	holdFamily = family{
-		acquire:  newScript(luaEnter, luaKeptOut, luaHoldHeld, luaHoldFree, luaBase, luaQueue, luaHolds, luaHold),
+		acquire:  newScript(luaEnter, luaKeptOut, luaHoldHeld, luaHoldFree, luaBase, luaQueue, luaEnqueue, luaHolds, luaHold),
 		renew:    newScript(luaBase, luaQueue, luaHolds, luaRenewals, luaHoldRenew).decidedBy(heldVerdict).bundled(32),
 		release:  newScript(luaHeir, luaKeptOut, luaHoldReleaseHeld, luaBase, luaQueue, luaHolds, luaLetGo, luaHoldRelease).decidedBy(heldVerdict),
 		giveUp:   newScript(luaBase, luaQueue, luaHolds, luaLetGo, luaHoldGiveUp),

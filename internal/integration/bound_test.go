@@ -2,8 +2,10 @@ package integration_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -73,5 +75,39 @@ func TestALargeForeignValueIsNotSent(t *testing.T) {
 		_, rest, _ := strings.Cut(info, "total_net_output_bytes:")
 		sent, _, _ := strings.Cut(rest, "\r\n")
 		assert.Less(t, len(sent), 7, "%s bytes were sent", sent)
+	})
+}
+
+// The queue of a lock is bounded, too. Whoever finds it full polls, and those in it who
+// have died make room.
+func TestAWaiterThatFindsTheQueueFullPolls(t *testing.T) {
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
+		const most, queue, entries = 10000, "__golocker:q:{k}:k", "__golocker:w:{k}:k"
+		fill := func(places int, until string) {
+			do(t, srv, "EVAL", `for i = 1, ARGV[1] do
+				local id = string.format('%032x', i)
+				redis.call('ZADD', KEYS[1], i, id)
+				redis.call('HSET', KEYS[2], id, 'gl1|0|0|' .. ARGV[2] .. '|' .. i .. '|m|' .. id .. '|30000|60000|||x|')
+			end
+			redis.call('PEXPIRE', KEYS[1], 600000) redis.call('PEXPIRE', KEYS[2], 600000)`, "2", queue, entries, strconv.Itoa(places), until)
+		}
+		const never, ago = "99999999999999", "1"
+		holder, waiter := d.client(t, srv.Addr), d.client(t, srv.Addr)
+		mine := func() bool { return do(t, srv, "ZCOUNT", queue, "("+strconv.Itoa(most), "+inf").(int64) > 0 }
+
+		lease := mustLock(t, holder.Mutex("k"))
+		fill(most-1, never)
+		ctx, cancel := context.WithCancel(soon(t))
+		last := goLockWaiting(t, ctx, waiter.Mutex("k"), holder)
+		cancel()
+		<-last
+		eventually(t, "who gives up leaves", func() bool { return !mine() })
+		fill(most, never)
+		done := goLock(soon(t), waiter.Mutex("k"))
+		lasts(t, 2*time.Second, func() { require.False(t, mine(), "there is no room") })
+		fill(most, ago)
+		eventually(t, "there is a place once the others have died", mine)
+		require.NoError(t, lease.Unlock(soon(t)))
+		mustUnlock(t, had(t, done).lease)
 	})
 }

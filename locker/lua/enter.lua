@@ -1,10 +1,10 @@
 -- For the short roads of the scripts that take locks: gives a newcomer the last place in
 -- the queue. Returns its seq, or '' where memory is short. It returns nothing, and has
--- done nothing, if this is not so simple; and for one newcomer in sixteen, who clears
--- away waiters that are dead on the long road.
+-- done nothing, if this is not so simple, or the queue is full; and for one newcomer in
+-- sixteen, who clears away waiters that are dead on the long road.
 local function enter(now)
   local last = redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
-  if now % 16 == 8 or tonumber(last or 0) >= now then
+  if now % 16 == 8 or tonumber(last or 0) >= now or redis.call('ZRANGE', KEYS[3], 9999, 9999)[1] then
     return
   end
   local seq, life = string.format('%d', now), tonumber(ARGV[9])
