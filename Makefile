@@ -122,7 +122,7 @@ standalone: ## check go.mod of, build and test every module by itself
 	@echo "== $*"
 	@cd $* && export GOWORK=off && go mod tidy -diff && go build -o /dev/null ./... && go test $(RACE) -shuffle=on ./...
 
-# The race detector makes these slow, and has nothing to find in them.
+# The race detector makes these slow, and has little to find in them.
 mutants: ## the suites find every bug that is put into drivers and locks; all histories
 	@echo "== mutants"
 	@cd locker && GOWORK=off go test -shuffle=on -run Histories .

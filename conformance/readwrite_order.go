@@ -103,7 +103,8 @@ var readWriteOrderCases = []testCase{
 			for range 5 {
 				n := passed.Load()
 				k.eventually(k.time.bound, func() bool { return passed.Load() > n+6 })
-				l := k.granted(k.later(k.ctx, one), 6*section+k.times.grant+k.pollTime(), what)
+				// Each of those before it uses what it is granted once it finds out.
+				l := k.granted(k.later(k.ctx, one), 6*(section+k.pollTime())+k.times.grant+k.pollTime(), what)
 				k.unlock(l)
 			}
 			if passed.Load() < 30 {

@@ -161,6 +161,7 @@ func TestForgedMessagesGrantNothing(t *testing.T) {
 		a, b := d.client(t, srv.Addr, locker.Fenced()), d.client(t, srv.Addr, locker.Fenced())
 		held := mustLock(t, a.Mutex("k"))
 		waiting := goLockWaiting(t, soon(t), b.Mutex("k"), a)
+		assertAllListen(t, srv, "k")
 		reservation := do(t, srv, "ZRANGE", "__golocker:q:{k}:k", "0", "0").([]any)[0].(string)
 		channels := do(t, srv, "PUBSUB", "CHANNELS", "__golocker:c:*").([]any)
 		require.NotEmpty(t, channels)

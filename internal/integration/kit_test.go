@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -92,10 +93,26 @@ func goLockWaiting(t *testing.T, ctx context.Context, m *locker.Mutex, observer 
 	require.NoError(t, err)
 	done := goLock(ctx, m)
 	eventually(t, "a waiter is in the queue", func() bool {
+		select {
+		case r := <-done:
+			require.FailNow(t, "Lock has returned without waiting", "%q: %v; before: %+v", m.Name(), r.err, before)
+		default:
+		}
 		s, err := observer.Inspect(soon(t), m.Name())
 		return err == nil && s.Waiters > before.Waiters
 	})
 	return done
+}
+
+// assertAllListen waits until messages reach all who wait for a lock: they stand in the
+// queue before, if the machine is too busy for a subscription in 50 ms.
+func assertAllListen(t *testing.T, srv *servertest.Server, name string) {
+	t.Helper()
+	eventually(t, "all waiters listen", func() bool {
+		entries := do(t, srv, "HVALS", "__golocker:w:{"+name+"}:"+name).([]any)
+		deaf := func(entry any) bool { return !strings.HasPrefix(entry.(string), "gl1|1|") }
+		return len(entries) > 0 && !slices.ContainsFunc(entries, deaf)
+	})
 }
 
 // assertWaiters waits until n stand in the queue of a lock.

@@ -102,8 +102,8 @@ func TestQuorumHistory(t *testing.T) {
 		mustUnlock(t, lease)
 	}
 	assert.Less(t, time.Since(healed), ttl+longest+patience, "a lock could not be had for so long after the faults")
-	const place = 2 * (2*time.Second + 2*time.Second) // the keys of a queue, twice a waiter's place
-	q.assertEmptyWithin(t, max(ttl, place)+patience/4)
+	// The keys of a queue are kept for twice the place of a waiter.
+	q.assertEmptyWithin(t, max(ttl, 2*reservationLife)+patience/4)
 }
 
 func orElse(s, other string) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/golocker/golocker/internal/servertest"
 	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
 	"github.com/golocker/golocker/redlock"
 )
 
@@ -80,7 +81,8 @@ func TestAMissingPermissionOnAQuorum(t *testing.T) {
 	})
 }
 
-// requireQuorumRefuses checks that err says what to grant, and which nodes miss it.
+// requireQuorumRefuses checks that err says what to grant, and on which nodes: all but the
+// first.
 func requireQuorumRefuses(t *testing.T, err error, what string) {
 	t.Helper()
 	refused, ok := errors.AsType[*locker.PermissionError](err)
@@ -90,5 +92,9 @@ func requireQuorumRefuses(t *testing.T, err error, what string) {
 	assert.NotErrorIs(t, err, locker.ErrUnavailable, what)
 	votes, ok := errors.AsType[*locker.QuorumError](err)
 	require.True(t, ok, "%s: %v", what, err)
-	assert.Len(t, votes.Votes, 3, what)
+	require.Len(t, votes.Votes, 3, what)
+	for i, v := range votes.Votes {
+		_, refuses := errors.AsType[*driver.ServerError](v.Err)
+		assert.Equal(t, i > 0, refuses, "%s: node %d says %s", what, i, v.Answer)
+	}
 }
