@@ -19,6 +19,7 @@ type attempt struct {
 	token   uint64
 
 	asked     history.Time
+	queued    history.Time // when it was certain that it stood in the queue
 	answered  history.Time
 	outcome   history.What // Granted, Refused or Failed; empty if it was cut off
 	class     history.Class
@@ -28,6 +29,16 @@ type attempt struct {
 	unlocking history.Time
 	unlocked  history.Time
 	release   release
+	// detaching is when the holder has begun to leave the lease on the server for kept, and
+	// detached when it had tried; left tells whether it has.
+	detaching, detached history.Time
+	kept                time.Duration
+	left                bool
+	// before is the attempt whose lease this one goes on with, and heirs are those that would
+	// go on with this one's, in the order in which they asked.
+	source history.Operation // of before
+	before *attempt
+	heirs  []*attempt
 	// gone is when the holder has learned that the server did not have the lease any more.
 	gone history.Time
 	// writes are those to the resource.
@@ -70,10 +81,13 @@ func (a *attempt) add(e history.Event) {
 	switch e.What {
 	case history.Asked:
 		a.name, a.mode, a.owner, a.try, a.asked = e.Name, e.Mode, e.Owner, e.Try, e.At
+		a.source = e.From
 	case history.Granted:
 		a.outcome, a.answered, a.token = e.What, e.At, e.Token
 	case history.Refused, history.Failed:
 		a.outcome, a.answered, a.class = e.What, e.At, e.Class
+	case history.Queued:
+		a.queued = e.At
 	case history.Used:
 		a.used = max(a.used, e.Since)
 	case history.Wrote:
@@ -87,6 +101,10 @@ func (a *attempt) add(e history.Event) {
 		}
 	case history.Ended:
 		a.ended = e.At
+	case history.Detaching:
+		a.detaching, a.kept = e.At, time.Duration(e.TTL)
+	case history.Detached:
+		a.detached, a.left = e.At, e.Error == ""
 	case history.Unlocking:
 		a.unlocking = e.At
 	case history.Unlocked:
@@ -109,7 +127,8 @@ func (s span) meets(o span) bool { return s.from < o.to && o.from < s.to }
 
 // certain is when the lease was held for certain: from when its holder knew of it until
 // the holder last found it to be valid, or began an Unlock that found it on the server.
-// Of the leases of one owner the last to be unlocked has the outcome of all.
+// Of the leases of one owner the last to be unlocked has the outcome of all. Where a lease
+// goes on as another, the one ends when that is asked for, and the other begins.
 func (a *attempt) certain() (s span, ok bool) {
 	if a.outcome != history.Granted {
 		return span{}, false
@@ -117,6 +136,14 @@ func (a *attempt) certain() (s span, ok bool) {
 	s = span{a.answered, a.used}
 	if a.release == succeeded && a.owner == "" {
 		s.to = max(s.to, a.unlocking)
+	}
+	if a.before != nil {
+		s.from = a.asked
+	}
+	if heir := a.heir(); heir != nil {
+		s.to = max(s.to, heir.asked)
+	} else if a.left {
+		s.to = max(s.to, a.lasts())
 	}
 	return s, s.to > s.from
 }

@@ -59,6 +59,7 @@ func (r Round) Run() (*Report, error) {
 		s.exclusion(name, find)
 		s.loss(name, find)
 		s.fencing(name, find)
+		s.inheritance(name, find)
 		s.refusals(name, find)
 		s.wakeUps(name, find)
 		if r.Ordered {
@@ -81,7 +82,7 @@ func (r Round) Run() (*Report, error) {
 		found = append(found, finding{Violation: v})
 	}
 	for _, name := range s.names() {
-		if !s.probed[name] {
+		if s.probed[name] == 0 {
 			found = append(found, finding{Violation: Violation{Law: history.Liveness, Name: name, Text: "nobody tried whether the lock can be had in the end"}})
 		}
 	}

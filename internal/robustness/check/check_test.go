@@ -18,7 +18,8 @@ const ms = history.Time(time.Millisecond)
 
 // script writes down a history: each line is the time in ms, the worker (whose process is
 // its first letter), what happens, and what more there is to tell: mode=, token=, since=,
-// deadline=, try, owner=, error=, class=, accepted.
+// deadline=, try, owner=, error=, class=, accepted, ttl=, and from= the last operation of
+// another worker.
 func script(t *testing.T, lines ...string) []history.Event {
 	t.Helper()
 	var events []history.Event
@@ -49,6 +50,10 @@ func script(t *testing.T, lines ...string) []history.Event {
 				e.Since = at(t, value)
 			case "deadline":
 				e.Deadline = at(t, value)
+			case "ttl":
+				e.TTL = at(t, value)
+			case "from":
+				e.From = history.Operation{Worker: value, Op: ops[value]}
 			case "try":
 				e.Try = true
 			case "owner":
@@ -264,6 +269,141 @@ func TestHistories(t *testing.T) {
 			},
 			want: []history.Law{check.Honest, check.Linearizable},
 		},
+		"an owner takes the lock anew with its old token": {
+			lines: []string{
+				"1 a asked mode=reentrant owner=x", "2 a granted token=5", "10 a unlocking", "11 a unlocked",
+				"20 b asked mode=reentrant owner=x", "21 b granted token=5", "30 b unlocking", "31 b unlocked",
+			},
+			want: []history.Law{history.Fencing},
+		},
+		"an owner re-enters after an inner hold has ended": {lines: []string{
+			"1 a asked mode=reentrant owner=x", "2 a granted token=5", "10 a2 asked mode=reentrant owner=x", "11 a2 granted token=5",
+			"20 a2 unlocking", "21 a2 unlocked", "30 a3 asked mode=reentrant owner=x", "31 a3 granted token=5", "40 a3 unlocking", "41 a3 unlocked",
+			"50 a unlocking", "51 a unlocked",
+		}},
+		"a detached lease is taken up": {lines: []string{
+			"1 a asked", "2 a granted token=5", "10 a detaching ttl=500", "12 a detached ttl=500",
+			"100 b asked from=a try", "102 b granted token=6", "110 b used since=109", "111 b unlocking", "112 b unlocked",
+			"50 c asked", "113 c granted token=7", "120 c unlocking", "121 c unlocked",
+		}},
+		"a detached lease lapses": {lines: []string{
+			"1 a asked", "2 a granted token=5", "10 a detaching ttl=500", "12 a detached ttl=500",
+			"50 c asked", "510 c granted token=7", "520 c unlocking", "521 c unlocked",
+			"530 b asked from=a try", "531 b failed class=lost",
+		}},
+		"it was not certain that the lease was detached": {lines: []string{
+			"1 a asked", "2 a granted token=5", "10 a detaching ttl=500",
+			"50 c asked", "60 c granted token=7", "70 c unlocking", "71 c unlocked",
+		}},
+		"a lease that could not be detached goes on": {lines: []string{
+			"1 a asked", "2 a granted token=5", "10 a detaching ttl=500", "12 a detached ttl=500 class=unknown error=no_answer",
+			"20 a unlocking", "21 a unlocked", "15 c asked", "22 c granted token=7", "70 c unlocking", "71 c unlocked",
+		}},
+		"beside one that was left on the server": {
+			lines: []string{
+				"1 a asked", "2 a granted token=5", "10 a detaching ttl=500", "12 a detached ttl=500",
+				"50 c asked", "60 c granted token=7", "70 c used since=69", "71 c unlocking", "72 c unlocked",
+			},
+			want: []history.Law{history.Exclusion, check.Linearizable},
+		},
+		"between the one who left the lease and the one who took it up": {
+			lines: []string{
+				"1 a asked", "2 a granted token=5", "10 a detaching ttl=50", "12 a detached ttl=50",
+				"70 c asked", "71 c granted token=6", "72 c used since=71.5", "73 c unlocking", "74 c unlocked",
+				"80 b asked from=a try", "102 b granted token=7", "110 b used since=109", "111 b unlocking", "112 b unlocked",
+			},
+			want: []history.Law{history.Exclusion, check.Linearizable},
+		},
+		"while a lease is taken up": {
+			lines: []string{
+				"1 a asked mode=read", "2 a granted", "10 a detaching ttl=500", "12 a detached ttl=500",
+				"20 b asked from=a try mode=read", "110 b granted", "120 b used since=119", "121 b unlocking", "122 b unlocked",
+				"30 c asked mode=write", "40 c granted", "50 c used since=49", "51 c unlocking", "52 c unlocked",
+			},
+			want: []history.Law{history.ReadWrite, check.Linearizable},
+		},
+		"one lease is taken up twice": {
+			lines: []string{
+				"1 a asked", "2 a granted token=5", "10 a detaching ttl=500", "12 a detached ttl=500",
+				"20 b asked from=a try", "22 b granted token=6", "30 b unlocking", "31 b unlocked",
+				"40 c asked from=a try", "42 c granted token=7", "50 c unlocking", "51 c unlocked",
+			},
+			want: []history.Law{history.Exclusion},
+		},
+		"one lease is taken up twice after a loss of data": {
+			lines: []string{
+				"1 p injected fault=flush",
+				"1 a asked", "2 a granted token=5", "10 a detaching ttl=500", "12 a detached ttl=500",
+				"20 b asked from=a try", "22 b granted token=6", "30 b unlocking", "31 b unlocked",
+				"40 c asked from=a try", "42 c granted token=7", "50 c unlocking", "51 c unlocked",
+				"60 p healed fault=flush",
+			},
+			excused: []history.Law{history.Exclusion},
+		},
+		"an owner's lease is taken up with its old token": {
+			lines: []string{
+				"1 a asked mode=reentrant owner=x", "2 a granted token=5", "10 a detaching ttl=500", "12 a detached ttl=500",
+				"20 b asked from=a try mode=reentrant owner=x", "22 b granted token=5", "30 b unlocking", "31 b unlocked",
+			},
+			want: []history.Law{history.Fencing},
+		},
+		"a detached lease is gone before its time": {
+			lines: []string{
+				"1 a asked", "2 a granted token=5", "10 a detaching ttl=500", "12 a detached ttl=500",
+				"100 b asked from=a try", "102 b failed class=lost",
+			},
+			want: []history.Law{history.LossFirst},
+		},
+		"a detached lease is gone because of another who takes it up": {lines: []string{
+			"1 a asked", "2 a granted token=5", "10 a detaching ttl=500", "12 a detached ttl=500",
+			"99 b asked from=a try", "100 c asked from=a try", "102 c failed class=lost", "103 b failed class=unknown",
+		}},
+		"another has taken it up when it is found to be gone": {lines: []string{
+			"1 a asked", "2 a granted token=5", "10 a detaching ttl=500", "12 a detached ttl=500",
+			"99 b asked from=a try", "100 c asked from=a try", "101 c granted token=6", "102 b failed class=lost",
+			"110 c unlocking", "111 c unlocked",
+		}},
+		"who takes it up in vain may have made it shorter": {lines: []string{
+			"1 a asked", "2 a granted token=5", "10 a detaching ttl=900", "12 a detached ttl=900",
+			"20 b asked from=a try", "30 b failed class=unknown",
+			"400 c asked", "401 c granted token=7", "410 c used since=409", "411 c unlocking", "412 c unlocked",
+		}},
+		"what was to be detached may be left besides": {lines: []string{
+			"1 a asked", "2 a granted token=5", "10 a detaching ttl=500", "12 a detached ttl=500 class=unknown error=no_answer",
+			"20 a unlocking", "21 a unlocked", "100 c asked try", "101 c refused",
+		}},
+		"a detached lease keeps the lock from who waits": {lines: []string{
+			"1 a asked", "2 a granted token=5", "10 a detaching ttl=900", "12 a detached ttl=900",
+			"20 c asked", "911 c granted token=7", "920 c unlocking", "921 c unlocked",
+		}},
+		"who takes it up in vain may put it back": {lines: []string{
+			"1 a asked", "2 a granted token=5", "10 a detaching ttl=300", "12 a detached ttl=300",
+			"290 b asked from=a try", "295 b failed class=unknown", "2200 c asked try", "2201 c refused",
+		}},
+		"a writer goes on to read, beside readers": {lines: []string{
+			"1 a asked mode=write owner=x", "2 a granted token=5", "10 a used since=9",
+			"12 a2 asked from=a try mode=read owner=x", "20 a2 granted token=5", "21 a unlocked class=unknown",
+			"13 b asked mode=read owner=y", "19 b granted token=5", "30 b used since=29", "31 b unlocking", "32 b unlocked",
+			"40 a2 used since=39", "41 a2 unlocking", "42 a2 unlocked",
+		}},
+		"a writer between a writer and its reading": {
+			lines: []string{
+				"1 a asked mode=write owner=x", "2 a granted token=5", "10 a used since=9",
+				"12 a2 asked from=a try mode=read owner=x", "30 a2 granted token=6", "31 a unlocked class=unknown",
+				"13 b asked mode=write owner=y", "15 b granted token=6", "20 b used since=19", "21 b unlocking", "22 b unlocked",
+				"40 a2 used since=39", "41 a2 unlocking", "42 a2 unlocked",
+			},
+			want: []history.Law{history.ReadWrite, check.Linearizable},
+		},
+		"a reader before the writer goes on to read": {
+			lines: []string{
+				"1 a asked mode=write owner=x", "2 a granted token=5", "10 a used since=9",
+				"12 a2 asked from=a try mode=read owner=x", "20 a2 granted token=5", "21 a unlocked class=unknown",
+				"3 b asked mode=read owner=y", "5 b granted token=5", "11 b used since=10", "11.5 b unlocking", "12 b unlocked",
+				"40 a2 used since=39", "41 a2 unlocking", "42 a2 unlocked",
+			},
+			want: []history.Law{history.ReadWrite, check.Linearizable},
+		},
 		"passed by a newcomer": {
 			lines: []string{
 				"1 a asked", "2 a granted", "300 a unlocking", "301 a unlocked", "5 b asked",
@@ -271,6 +411,26 @@ func TestHistories(t *testing.T) {
 			},
 			want: []history.Law{history.Order},
 		},
+		"passed in the queue, when all faults are healed": {
+			lines: []string{
+				"1 d asked", "2 p injected fault=noise", "3 p healed fault=noise", "5 p probed probe since=4",
+				"10 a asked", "11 a granted", "20 b asked", "22 b queued", "30 c asked", "40 a unlocking", "41 a unlocked",
+				"42 c granted", "44 c unlocking", "45 c unlocked", "50 b granted", "51 b unlocking", "52 b unlocked",
+			},
+			want: []history.Law{history.Order},
+		},
+		"passed in the queue under a fault": {lines: []string{
+			"10 a asked", "11 a granted", "20 b asked", "22 b queued", "30 c asked", "35 p injected fault=noise", "40 a unlocking", "41 a unlocked",
+			"42 c granted", "44 c unlocking", "45 c unlocked", "47 p healed fault=noise", "50 b granted", "51 b unlocking", "52 b unlocked",
+		}},
+		"passed before it stood in the queue for certain": {lines: []string{
+			"10 a asked", "11 a granted", "20 b asked", "32 b queued", "30 c asked", "40 a unlocking", "41 a unlocked",
+			"42 c granted", "44 c unlocking", "45 c unlocked", "50 b granted", "51 b unlocking", "52 b unlocked",
+		}},
+		"passed where a lease may have run out": {lines: []string{
+			"1 d asked", "10 a asked", "11 a granted", "20 b asked", "22 b queued", "30 c asked", "40 a unlocking", "41 a unlocked",
+			"42 c granted", "44 c unlocking", "45 c unlocked", "50 b granted", "51 b unlocking", "52 b unlocked",
+		}},
 		"passed within the holder's process": {lines: []string{
 			"1 a asked", "2 a granted", "300 a unlocking", "301 a unlocked", "5 b asked",
 			"200 a2 asked", "301 a2 granted", "310 a2 unlocking", "311 a2 unlocked", "320 b granted", "330 b unlocking", "331 b unlocked",

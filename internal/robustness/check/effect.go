@@ -46,10 +46,11 @@ type fault struct {
 	name   string
 	effect Effect
 	active span // until its effects are over
+	healed history.Time
 }
 
 func (r Round) fault(injected history.Event, healed history.Time) fault {
-	f := fault{injected.Fault, r.Effects[injected.Fault], span{injected.At, healed}}
+	f := fault{injected.Fault, r.Effects[injected.Fault], span{injected.At, healed}, healed}
 	if healed != forever {
 		f.active.to = healed.Add(r.LongestTTL + f.effect.Lingers + r.Poll + r.Patience)
 	}
@@ -84,6 +85,12 @@ func (s *seen) quiet(when span) bool {
 		}
 	}
 	return true
+}
+
+// over tells whether all faults were healed before the span, whatever they have left behind,
+// and the machine has time.
+func (s *seen) over(when span) bool {
+	return !s.hungry(when) && !slices.ContainsFunc(s.faults, func(f fault) bool { return when.from <= f.healed })
 }
 
 // undisturbed returns the parts of the span in which everything has its usual time: no

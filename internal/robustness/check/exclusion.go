@@ -47,13 +47,21 @@ func (s *seen) exclusion(name string, find finder) {
 func overlap(a, b hold) (history.Law, string) {
 	length := min(a.to, b.to).Sub(b.from)
 	rw := func(m history.Mode) bool { return m == history.Read || m == history.Write }
-	switch {
+	law := history.Exclusion
+	if rw(a.mode) && rw(b.mode) {
+		law = history.ReadWrite
+	}
+	switch heir := a.heir(); {
+	case heir != nil && a.used < b.from:
+		return law, fmt.Sprintf("%v (%s) held the lock until it went on as %v, and %v (%s) held it beside that for %v", a, a.mode, heir, b, b.mode, length)
+	case a.left && a.used < b.from:
+		return law, fmt.Sprintf("%v (%s) had left the lock on the server for %v, and %v (%s) held it in that time for %v", a, a.mode, a.kept, b, b.mode, length)
 	case a.used < b.from:
 		return Honest, fmt.Sprintf("Unlock told %v that it had held the lock until then, %v after %v was granted it", a, length, b)
-	case rw(a.mode) && rw(b.mode):
-		return history.ReadWrite, fmt.Sprintf("%v (%s) and %v (%s) both held the lock for %v", a, a.mode, b, b.mode, length)
+	case law == history.ReadWrite:
+		return law, fmt.Sprintf("%v (%s) and %v (%s) both held the lock for %v", a, a.mode, b, b.mode, length)
 	case a.release != succeeded:
 		return history.LossFirst, fmt.Sprintf("%v, which lost the lock, still held it for %v beside %v", a, length, b)
 	}
-	return history.Exclusion, fmt.Sprintf("%v and %v both held the lock for %v", a, b, length)
+	return law, fmt.Sprintf("%v and %v both held the lock for %v", a, b, length)
 }

@@ -71,7 +71,7 @@ func (s *seen) fencing(name string, find finder) {
 		if a.mode == history.Read {
 			continue
 		}
-		if o := byToken[a.token]; o != nil && (a.owner == "" || a.owner != o.owner) {
+		if o := byToken[a.token]; o != nil {
 			report(history.Fencing, o, a)
 		}
 		byToken[a.token] = a
@@ -80,7 +80,7 @@ func (s *seen) fencing(name string, find finder) {
 }
 
 // newGrants leaves out who re-entered what the owner held: such a hold has the token of the
-// first, and its order. What follows is in the order in which it was asked for.
+// first. granted is in the order in which they asked, and so is what is left.
 func newGrants(granted []*attempt) []*attempt {
 	type held struct {
 		owner string
@@ -106,12 +106,14 @@ func larger(a, b *attempt) *attempt {
 	return a
 }
 
-// inOrder tells whether the later one's token is as it should be. An owner that re-enters
-// keeps its token.
+// inOrder tells whether the later one's token is as it should be, unless its owner has
+// re-entered. A reader has that of the last writer.
 func inOrder(earlier, later *attempt) bool {
-	same := later.mode == history.Read || later.owner != "" && later.owner == earlier.owner
-	return later.token > earlier.token || same && later.token == earlier.token
+	return later.token > earlier.token || later.mode == history.Read && later.token == earlier.token
 }
+
+// sameHold tells whether an owner may have re-entered what it held.
+func sameHold(a, b *attempt) bool { return a.owner != "" && a.owner == b.owner && a.token == b.token }
 
 // resource finds writes of somebody who held the lock, that were refused, and writes with
 // smaller tokens that were taken.

@@ -61,6 +61,9 @@ func (s *seen) linear(name string, find finder) (unjudged int) {
 type step struct {
 	*attempt
 	kind stepKind
+	// goesOn is the lease that lasts until this one begins, and ends by that; nil if there is
+	// none.
+	goesOn *attempt
 }
 
 type stepKind int
@@ -77,16 +80,29 @@ const (
 // instant at which it may have, but if any order is right, so is that.
 func stepsOf(leases []*attempt) []porcupine.Operation {
 	begun := beginnings(leases)
+	among := map[*attempt]bool{}
+	for _, a := range leases {
+		among[a] = true
+	}
 	var steps []porcupine.Operation
 	for i, a := range leases {
-		begin := porcupine.Operation{ClientId: i, Input: step{a, begins}, Call: int64(begun[a].from), Return: int64(begun[a].to)}
+		begin := porcupine.Operation{ClientId: i, Call: int64(begun[a].from), Return: int64(begun[a].to)}
+		in := step{attempt: a, kind: begins}
+		if b := a.before; b != nil && among[b] && b.heir() == a {
+			if _, held := b.certain(); held {
+				in.goesOn = b
+			}
+		}
 		certain, held := a.certain()
 		if !held {
-			begin.Input = step{a, touches}
+			in.kind = touches
+		}
+		begin.Input = in
+		if heir := a.heir(); !held || heir != nil && among[heir] {
 			steps = append(steps, begin)
 			continue
 		}
-		end := porcupine.Operation{ClientId: i, Input: step{a, ends}, Call: int64(certain.to), Return: int64(certain.to)}
+		end := porcupine.Operation{ClientId: i, Input: step{attempt: a, kind: ends}, Call: int64(certain.to), Return: int64(certain.to)}
 		steps = append(steps, begin, end)
 	}
 	return steps
@@ -168,6 +184,9 @@ var lockModel = porcupine.Model{
 		if in.kind == ends {
 			return s.end(in.attempt)
 		}
+		if before := in.goesOn; before != nil {
+			_, s = s.end(before)
+		}
 		return s.begin(in.attempt, in.kind == begins)
 	},
 	Equal: func(a, b any) bool {
@@ -184,7 +203,7 @@ func (s lockState) begin(a *attempt, stays bool) (bool, lockState) {
 		}
 	}
 	if a.token != 0 {
-		if s.largest != nil && !inOrder(s.largest, a) {
+		if l := s.largest; l != nil && !inOrder(l, a) && !sameHold(l, a) {
 			return false, s
 		}
 		s.largest = larger(s.largest, a)

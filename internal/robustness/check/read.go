@@ -20,16 +20,16 @@ type seen struct {
 	// starved is when the machine had no time, and a while after that.
 	starved []span
 	// samples and probes are those which show a violation, and probed the locks that
-	// were had in the end.
+	// were tried in the end, with when that first was.
 	samples, probes []history.Event
-	probed          map[string]bool
+	probed          map[string]history.Time
 	// thought is how long it has been tried to put leases in order.
 	thought time.Duration
 }
 
 // read takes in all events, and counts them.
 func (r Round) read(report *Report) (*seen, error) {
-	s := &seen{round: r, attempts: map[string][]*attempt{}, probed: map[string]bool{}}
+	s := &seen{round: r, attempts: map[string][]*attempt{}, probed: map[string]history.Time{}}
 	open := map[string][]history.Event{} // faults that are not healed yet
 	known := map[operation]*attempt{}
 	for process, path := range r.Files {
@@ -68,7 +68,7 @@ func (r Round) read(report *Report) (*seen, error) {
 				report.Starved += e.At.Sub(e.Since)
 			case history.Probed:
 				report.Probes++
-				s.probed[e.Name] = true
+				s.probed[e.Name] = cmp.Or(s.probed[e.Name], e.At)
 				if e.Error != "" || e.At.Sub(e.Since) > r.acquirableWithin() {
 					s.probes = append(s.probes, e)
 				}
@@ -84,6 +84,7 @@ func (r Round) read(report *Report) (*seen, error) {
 			s.faults = append(s.faults, r.fault(e, forever))
 		}
 	}
+	inherit(known, report)
 	for a := range maps.Values(known) {
 		if a.asked != 0 { // else only the end of its first line was lost
 			s.attempts[a.name] = append(s.attempts[a.name], a)
@@ -102,6 +103,22 @@ func (s *seen) names() []string { return slices.Sorted(maps.Keys(s.attempts)) }
 
 // until is the latest time at which a server may have known of the attempt.
 func (s *seen) until(a *attempt) history.Time {
+	ttl := s.round.LongestTTL
+	switch {
+	case a.left:
+		return a.detached.Add(ttl)
+	case a.detached != 0:
+		// What was made to be detached may be there besides the lease.
+		return max(s.released(a), a.detached.Add(ttl))
+	case a.outcome == history.Failed && a.before != nil:
+		// Until its own TTL has passed it may be put back, for another one.
+		return a.answered.Add(2 * ttl)
+	}
+	return s.released(a)
+}
+
+// released is until for a lease that was not detached.
+func (s *seen) released(a *attempt) history.Time {
 	ttl := s.round.LongestTTL
 	switch {
 	case a.release != unanswered:

@@ -22,6 +22,9 @@ type Report struct {
 	// Queued is how many waiters waited for so long, and so undisturbed, that the order in
 	// which they were served could be judged.
 	Queued int
+	// Left is how many leases were detached, TakenUp how many of them were taken up, and
+	// Downgraded how many went on from writing to reading.
+	Left, TakenUp, Downgraded int
 	// Unjudged is how many leases were too entangled to be put in one order in time.
 	Unjudged int
 	// Starved is for how long the machine had no time for who only wanted to wake up.
@@ -80,6 +83,9 @@ func (r *Report) Add(o *Report) {
 	r.Keys += o.Keys
 	r.Probes += o.Probes
 	r.Queued += o.Queued
+	r.Left += o.Left
+	r.TakenUp += o.TakenUp
+	r.Downgraded += o.Downgraded
 	r.Unjudged += o.Unjudged
 	r.Acquisition.Merge(o.Acquisition)
 	r.Violations = append(r.Violations, o.Violations...)

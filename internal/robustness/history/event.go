@@ -14,6 +14,8 @@ type What string
 const (
 	// Asked comes before the call of Lock or TryLock.
 	Asked What = "asked"
+	// Queued comes when it is certain that who asked stands in the server's queue.
+	Queued What = "queued"
 	// Granted comes after the call has returned a lease.
 	Granted What = "granted"
 	// Refused comes after the call has returned that others hold the lock.
@@ -34,6 +36,12 @@ const (
 	Unlocking What = "unlocking"
 	// Unlocked comes after it.
 	Unlocked What = "unlocked"
+	// Detaching comes before the call of Detach, with the TTL for which the server is
+	// to keep the lock.
+	Detaching What = "detaching"
+	// Detached comes after it. Without an error the lease is on the server alone, until
+	// it is taken up or its TTL has passed.
+	Detached What = "detached"
 )
 
 // What happens to the system that is observed.
@@ -64,6 +72,9 @@ type Event struct {
 	// together are one attempt to hold one lock once.
 	Worker string `json:"worker,omitempty"`
 	Op     int    `json:"op,omitempty"`
+	// From is the operation whose lease this one goes on with: a detached one that
+	// it takes up, or one for writing that it turns into one for reading.
+	From Operation `json:"from,omitzero"`
 	// Driver is that of the worker's client.
 	Driver string `json:"driver,omitempty"`
 	// Name is the lock's, and Mode what it was asked for.
@@ -74,7 +85,7 @@ type Event struct {
 	Owner string `json:"owner,omitempty"`
 	// Try is true if the lock was asked for by TryLock.
 	Try bool `json:"try,omitempty"`
-	// TTL is the lease time that was asked for.
+	// TTL is the lease time that was asked for, from Lock or from Detach.
 	TTL Time `json:"ttl,omitempty"`
 	// Deadline is until when the lease is valid without a renewal.
 	Deadline Time `json:"deadline,omitzero"`
@@ -90,6 +101,12 @@ type Event struct {
 	// Keys is how many keys were sampled, and Immortal lists those without a TTL.
 	Keys     int      `json:"keys,omitempty"`
 	Immortal []string `json:"immortal,omitempty"`
+}
+
+// An Operation is what its worker calls it.
+type Operation struct {
+	Worker string `json:"worker"`
+	Op     int    `json:"op"`
 }
 
 // A Mode is what a lock is asked for.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/internal/robustness/rig"
 )
 
 // lineFaults are those of the lines between workers and servers.
@@ -16,7 +17,7 @@ func lineFaults() []Fault {
 		}
 	}
 	fault := func(name string, do lineFault) Fault {
-		return Fault{Name: name, Kinds: asked, Inject: onLines(do)}
+		return Fault{Name: name, Kinds: everywhere, Inject: onLines(do)}
 	}
 	return []Fault{
 		fault("wire-partition", cut((*wire.Wire).Partition)),
@@ -35,8 +36,8 @@ func lineFaults() []Fault {
 // A lineFault does a fault to one line and returns how to undo it.
 type lineFault func(s *Scene, w *wire.Wire) (undo func())
 
-// onLines makes a fault's Inject of what is done to a worker's lines: to all of one or
-// more workers, or on a quorum to some.
+// onLines makes a fault's Inject of what is done to the lines of one or more workers: to
+// some of them, or behind Sentinels to both, of which one is not used.
 func onLines(do lineFault) func(context.Context, *Scene) (Heal, error) {
 	return func(_ context.Context, s *Scene) (Heal, error) {
 		running := s.Workers.Running()
@@ -50,8 +51,11 @@ func onLines(do lineFault) func(context.Context, *Scene) (Heal, error) {
 			if len(lines) == 0 { // it has just ended
 				continue
 			}
-			s.shuffle(lines)
-			for _, w := range lines[:1+s.intN(len(lines))] {
+			if s.Rig.Kind != rig.Sentinel {
+				s.shuffle(lines)
+				lines = lines[:1+s.intN(len(lines))]
+			}
+			for _, w := range lines {
 				undo = append(undo, do(s, w))
 			}
 		}

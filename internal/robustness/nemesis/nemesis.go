@@ -26,8 +26,7 @@ type Fault struct {
 	// longest TTL in use; it is 0 but for clocks that are not set right again.
 	Lingers time.Duration
 	// Inject brings it about and returns how to undo it, once that is so. When it fails
-	// it has left nothing to undo. ErrBusy means that other faults
-	// have all that it could be done to at that moment.
+	// it has left nothing to undo; if that is an ErrBusy, it may succeed later.
 	Inject func(ctx context.Context, s *Scene) (Heal, error)
 
 	// A server that loses counters and one whose clock is set break together what

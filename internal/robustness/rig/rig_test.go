@@ -9,12 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	_ "github.com/golocker/golocker/drivers/goredis"
-	_ "github.com/golocker/golocker/drivers/redigo"
-	_ "github.com/golocker/golocker/drivers/rueidis"
 	"github.com/golocker/golocker/internal/robustness/rig"
 	"github.com/golocker/golocker/locker"
-	"github.com/golocker/golocker/locker/driver"
 	"github.com/golocker/golocker/redlock"
 )
 
@@ -25,12 +21,8 @@ func connect(t *testing.T, sent rig.Target) *locker.Client {
 	require.NoError(t, err)
 	var target rig.Target
 	require.NoError(t, json.Unmarshal(text, &target))
-	var all []driver.Connector
-	for _, node := range target.Nodes {
-		c, err := locker.OpenConnector(node.Driver, node.DSN)
-		require.NoError(t, err)
-		all = append(all, c)
-	}
+	all, err := target.Connectors()
+	require.NoError(t, err)
 	var client *locker.Client
 	if target.Kind == rig.Quorum {
 		client, err = redlock.New(all, redlock.Config{Bootstrap: true, NodeTimeout: 10 * time.Second})
@@ -94,6 +86,44 @@ func TestEachWorkerHasLinesOfItsOwn(t *testing.T) {
 	assert.ErrorContains(t, err, "no driver")
 	require.NoError(t, r.Release("b"))
 	assert.Empty(t, r.Lines("b"))
+}
+
+// Where servers and Sentinels say themselves where they are, workers do not go there past
+// their lines.
+func TestLinesToServersThatSayWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	for kind, drivers := range map[rig.Kind][]string{
+		rig.Sentinel: {"goredis", "rueidis", "redigo"}, rig.Cluster: {"goredis", "rueidis"},
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			r := rig.Start(t, kind, rig.Needs{})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for _, driver := range drivers {
+				target, err := r.Target(driver, driver)
+				require.NoError(t, err)
+				require.Len(t, r.Lines(driver), len(r.Servers))
+				m := connect(t, target).Mutex(driver)
+				lease, err := m.Lock(ctx)
+				require.NoError(t, err, driver)
+				require.NoError(t, lease.Unlock(ctx))
+				for _, w := range r.Lines(driver) {
+					w.Refuse(true)
+					w.KillAll()
+				}
+				_, err = m.TryLock(ctx)
+				assert.ErrorIs(t, err, locker.ErrUnavailable, driver)
+				for _, w := range r.Lines(driver) {
+					w.Refuse(false)
+				}
+				assert.Eventually(t, func() bool {
+					lease, err := m.TryLock(ctx)
+					return err == nil && lease.Unlock(ctx) == nil
+				}, time.Minute, 10*time.Millisecond, driver)
+			}
+		})
+	}
 }
 
 // A machine that is busy is no reason for a failover: it would break exclusion, and no

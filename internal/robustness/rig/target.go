@@ -17,6 +17,9 @@ type Target struct {
 	Kind Kind `json:"kind"`
 	// Nodes has one entry, or on a [Quorum] one for each server.
 	Nodes []Node `json:"nodes"`
+	// Lines has where the worker's line to a server begins, by the server's address, where
+	// servers and Sentinels themselves say where they are: on a [Sentinel] or [Cluster].
+	Lines map[string]string `json:"lines,omitempty"`
 }
 
 // A Node is what one connector is opened with.
@@ -46,17 +49,23 @@ func (r *Rig) Target(worker string, drivers ...string) (Target, error) {
 	case len(drivers) > 1 && r.Kind != Quorum:
 		return Target{}, fmt.Errorf("rig: %d drivers for the worker %q: several are for a %s only", len(drivers), worker, Quorum)
 	}
-	switch r.Kind {
-	case Sentinel:
-		t.Nodes = []Node{{drivers[0], dsn(r.Sentinels.Addrs()...) + "?mode=sentinel&master=" + servertest.MasterName}}
-		return t, nil
-	case Cluster:
-		t.Nodes = []Node{{drivers[0], dsn(r.Nodes.Addrs()...) + "?mode=cluster"}}
-		return t, nil
-	}
 	begins, err := r.lines.lay(worker, r.ends())
 	if err != nil {
 		return Target{}, err
+	}
+	switch r.Kind {
+	case Sentinel, Cluster:
+		var where string
+		if r.Kind == Sentinel {
+			where = dsn(r.Sentinels.Addrs()...) + "?mode=sentinel&master=" + servertest.MasterName
+		} else {
+			where = dsn(r.Nodes.Addrs()...) + "?mode=cluster"
+		}
+		t.Nodes, t.Lines = []Node{{drivers[0], where}}, map[string]string{}
+		for i, s := range r.Servers {
+			t.Lines[s.Addr] = begins[i]
+		}
+		return t, nil
 	}
 	for i, addr := range begins {
 		t.Nodes = append(t.Nodes, Node{drivers[i%len(drivers)], dsn(addr)})
@@ -80,9 +89,8 @@ func (r *Rig) ends() []wire.Backend {
 	return all
 }
 
-// Lines returns the lines of a worker that has a [Target]: one to a [Single], and one
-// to each server of a [Quorum] in their order. On the other kinds the servers
-// themselves say where they are, and there are none.
+// Lines returns the lines of a worker that has a [Target]: one to a [Single], and one to
+// each server of the other kinds, in their order. Sentinels are reached without.
 func (r *Rig) Lines(worker string) []*wire.Wire { return r.lines.of(worker) }
 
 // Release closes the lines of a worker that has ended.

@@ -1,6 +1,7 @@
 package round
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,6 +20,7 @@ type crew struct {
 	rig    *rig.Rig
 	dir    string
 	socket string // of what the locks guard
+	left   string // the folder of leases that workers leave for each other
 
 	mu      sync.Mutex
 	running map[string]*worker.Process
@@ -33,7 +35,7 @@ func (c *crew) config(name string) (worker.Config, error) {
 	target, err := c.rig.Target(name, c.spec.Drivers...)
 	m := c.spec.Load.measures()
 	return worker.Config{
-		Name: name, Target: target, Resource: c.socket, History: filepath.Join(c.dir, name),
+		Name: name, Target: target, Resource: c.socket, Parcels: c.left, History: filepath.Join(c.dir, name),
 		Hands: m.hands, Locks: m.locks, TTL: m.ttl, Longest: m.longest, Pause: m.pause,
 	}, err
 }
@@ -126,6 +128,24 @@ func (c *crew) dismiss(abruptly bool) error {
 	}
 	clear(c.running)
 	return errors.Join(errs...)
+}
+
+// lined is how many clients line up in the end, besides one who holds the lock.
+const lined = 3
+
+// lineUp has clients that have seen no fault stand in line for the locks.
+func (c *crew) lineUp(ctx context.Context) error {
+	var cfgs []worker.Config
+	for i := range 1 + lined {
+		cfg, err := c.config(fmt.Sprintf("line%d", i))
+		if err != nil {
+			return err
+		}
+		c.files = append(c.files, cfg.History)
+		cfgs = append(cfgs, cfg)
+	}
+	m := c.spec.Load.measures()
+	return worker.Line(ctx, m.longest+place+m.patience, cfgs...)
 }
 
 // end is dismiss for a round that is given up.

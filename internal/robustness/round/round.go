@@ -38,6 +38,10 @@ func Play(tb testing.TB, spec Spec, dir string) (report *check.Report, err error
 	}
 	defer os.RemoveAll(private)
 	socket := filepath.Join(private, "s")
+	left := filepath.Join(private, "left")
+	if err := os.Mkdir(left, 0o700); err != nil {
+		return nil, err
+	}
 	guarded, err := resource.Listen(socket)
 	if err != nil {
 		return nil, err
@@ -50,7 +54,7 @@ func Play(tb testing.TB, spec Spec, dir string) (report *check.Report, err error
 		return nil, err
 	}
 	defer log.Close()
-	c := &crew{spec: spec, rig: r, dir: dir, socket: socket, running: map[string]*worker.Process{}}
+	c := &crew{spec: spec, rig: r, dir: dir, socket: socket, left: left, running: map[string]*worker.Process{}}
 	if err := play(tb.Context(), spec, c, faults, log); err != nil {
 		return nil, err
 	}
@@ -98,6 +102,9 @@ func play(ctx context.Context, spec Spec, c *crew, faults []nemesis.Fault, log *
 	err = errors.Join(err, c.dismiss(spec.Seed%2 == 0))
 	if err == nil {
 		err = probe(ctx, c, faults, log)
+	}
+	if err == nil && spec.Kind != rig.Quorum { // which has no order
+		err = c.lineUp(ctx)
 	}
 	stop()
 	watching.Wait()

@@ -17,6 +17,8 @@ type Config struct {
 	// locks guard.
 	History  string `json:"history"`
 	Resource string `json:"resource"`
+	// Parcels is the folder in which workers leave leases for each other.
+	Parcels string `json:"parcels"`
 	// Hands is how many goroutines take locks, and Locks how many ordinary ones there are.
 	Hands int `json:"hands"`
 	Locks int `json:"locks"`

@@ -22,8 +22,9 @@ type hand struct {
 	resource *resource.Client
 	rand     *rand.Rand
 
-	op        int
-	abandoned sync.WaitGroup
+	op int
+	// besides is what still writes to the log when the hand has done its work.
+	besides sync.WaitGroup
 }
 
 // one in n decides by the hand's seed.
@@ -38,7 +39,7 @@ func (h *hand) run(ctx context.Context) {
 		h.operate(ctx, p)
 		sleep(ctx, p.rest)
 	}
-	h.abandoned.Wait()
+	h.besides.Wait()
 }
 
 // sleep returns after d, or when the first of the contexts ends.
@@ -65,25 +66,12 @@ func (h *hand) operate(ctx context.Context, p plan) {
 		// a lock of ours for something foreign is of interest.
 		h.inspect(ctx, p)
 	}
-	opts := append(options(p.mode), locker.TTL(p.ttl))
-	if p.noRenewal {
-		opts = append(opts, locker.NoRenewal())
-	}
-	asking, cancel := context.WithTimeout(ctx, p.patience)
-	defer cancel()
-	var owner string
-	if p.lock.Kind.owned() {
-		o := locker.NewOwner()
-		asking, owner = locker.WithOwner(asking, o), o.String()
-	}
-	m := h.client.Mutex(p.lock.Name, opts...)
-	held := h.take(history.Event{Name: p.lock.Name, Mode: p.mode, Owner: owner, Try: p.try, TTL: history.Time(p.ttl)},
-		func() (*locker.Lease, error) { return ask(asking, m, p.try) })
+	held := h.obtain(ctx, &p)
 	if held == nil {
 		return
 	}
 	if p.abandon {
-		h.abandoned.Go(held.abandon)
+		h.besides.Go(held.abandon)
 		return
 	}
 	inner := h.nest(ctx, p, held)
@@ -92,13 +80,41 @@ func (h *hand) operate(ctx context.Context, p plan) {
 	}
 	if inner != nil {
 		inner.use(ctx, p.hold/2)
-		inner.unlock()
+		inner.finish(ctx, p, p.leave && p.apart)
 	}
 	if p.extend {
 		held.extend(ctx, p.extension)
 	}
 	held.use(ctx, p.hold)
-	held.unlock()
+	held.finish(ctx, p, p.leave && (inner == nil || !p.apart))
+}
+
+// obtain takes the lock, or takes up what another worker has left: then the plan is about
+// that one's lock.
+func (h *hand) obtain(ctx context.Context, p *plan) *hold {
+	var left parcel
+	if p.takeUp {
+		if left, p.takeUp = h.collect(p.which, p.copied); p.takeUp {
+			p.lock, p.mode = left.Lock, left.Mode
+		}
+	}
+	opts := append(options(p.mode), locker.TTL(p.ttl))
+	if p.noRenewal {
+		opts = append(opts, locker.NoRenewal())
+	}
+	m := h.client.Mutex(p.lock.Name, opts...)
+	e := history.Event{Name: p.lock.Name, Mode: p.mode, Try: p.try, TTL: history.Time(p.ttl)}
+	ctx, cancel := context.WithTimeout(ctx, p.patience)
+	defer cancel()
+	if p.takeUp {
+		e.Try, e.Owner, e.From = true, left.Owner, left.From // there is no waiting
+		return h.take(e, func() (*locker.Lease, error) { return m.Attach(ctx, left.ID) })
+	}
+	if p.lock.Kind.owned() {
+		o := locker.NewOwner()
+		ctx, e.Owner = locker.WithOwner(ctx, o), o.String()
+	}
+	return h.take(e, func() (*locker.Lease, error) { return ask(ctx, m, p.try) })
 }
 
 // ask takes a lock, with or without waiting for it.
@@ -111,7 +127,7 @@ func ask(ctx context.Context, m *locker.Mutex, try bool) (*locker.Lease, error) 
 
 // nest re-enters the lock, or upgrades from reading to writing, if that is planned.
 func (h *hand) nest(ctx context.Context, p plan, outer *hold) *hold {
-	if !p.nested {
+	if !p.nested || !p.lock.Kind.owned() {
 		return nil
 	}
 	mode := p.lock.Kind.strictest()

@@ -22,7 +22,6 @@ type hold struct {
 	hand  *hand
 	lease *locker.Lease
 	event history.Event // what all events of the operation have in common
-
 }
 
 // note writes an event of the hold.
@@ -37,7 +36,9 @@ func (o *hold) note(what history.What, fill func(*history.Event)) {
 
 // watch writes down when the lease ends by itself.
 func (o *hold) watch() {
+	o.hand.besides.Add(1)
 	context.AfterFunc(o.lease.Context(), func() {
+		defer o.hand.besides.Done()
 		cause := context.Cause(o.lease.Context())
 		if errors.Is(cause, locker.ErrReleased) {
 			return
@@ -108,6 +109,57 @@ func (o *hold) abandon() {
 	for o.look() {
 		sleep(o.lease.Context(), lookInterval)
 	}
+}
+
+// finish goes on to read where that is planned, and then leaves the lock to others or gives
+// it up.
+func (o *hold) finish(ctx context.Context, p plan, leave bool) {
+	if p.downgrade && o.event.Mode == history.Write {
+		if reading := o.downgrade(ctx); reading != nil {
+			reading.use(ctx, p.hold/2)
+			o = reading
+		}
+	}
+	if !leave || !o.leave(ctx, p) {
+		o.unlock()
+	}
+}
+
+// downgrade goes on to read. It returns nil if the lease is as it was, or lost.
+func (o *hold) downgrade(ctx context.Context) *hold {
+	ctx, cancel := context.WithTimeout(ctx, unlockPatience)
+	defer cancel()
+	e := history.Event{
+		Name: o.event.Name, Mode: history.Read, Owner: o.event.Owner, Try: true, TTL: o.event.TTL, From: o.operation(),
+	}
+	reading := o.hand.take(e, func() (*locker.Lease, error) { return o.lease.Downgrade(ctx) })
+	if reading != nil {
+		// Nobody is told whether the server has confirmed the release.
+		o.note(history.Unlocked, func(e *history.Event) { e.Class = history.Unknown })
+	}
+	return reading
+}
+
+// leave detaches the lease for another worker to take up. It returns false if it could
+// not; then the lease is as it was, or lost.
+func (o *hold) leave(ctx context.Context, p plan) bool {
+	ctx, cancel := context.WithTimeout(ctx, unlockPatience)
+	defer cancel()
+	o.note(history.Detaching, func(e *history.Event) { e.TTL = history.Time(p.kept) })
+	id, err := o.lease.Detach(ctx, p.kept)
+	o.note(history.Detached, func(e *history.Event) {
+		if e.TTL = history.Time(p.kept); err != nil {
+			e.Error, e.Class = err.Error(), classify(err)
+		}
+	})
+	if err == nil && !p.lost {
+		o.hand.post(parcel{ID: id, Lock: p.lock, Mode: o.event.Mode, Owner: o.event.Owner, From: o.operation()})
+	}
+	return err == nil
+}
+
+func (o *hold) operation() history.Operation {
+	return history.Operation{Worker: o.event.Worker, Op: o.event.Op}
 }
 
 // unlock gives the lock up.

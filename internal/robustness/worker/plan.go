@@ -17,6 +17,16 @@ type plan struct {
 	noRenewal bool
 	abandon   bool // it is never unlocked, as by a bug or a crash of the caller
 	nested    bool // it is taken again by its owner
+	// takeUp goes on with a lease that another worker has left, if there is one, in place of
+	// taking the lock; which says with which one, and copied leaves it to others, too.
+	takeUp, copied bool
+	which          int
+	// leave detaches the lease in the end, for the time kept; apart does so with the inner one
+	// of a nested lock, and lost tells nobody.
+	leave, apart, lost bool
+	kept               time.Duration
+	// downgrade goes on to read after writing.
+	downgrade bool
 	// outerFirst gives the two of a nested lock up in the order in which they were taken.
 	outerFirst bool
 	hold       time.Duration
@@ -41,6 +51,14 @@ func (h *hand) draw() plan {
 		extension:  h.cfg.TTL + h.upTo(h.cfg.Longest-h.cfg.TTL),
 		ttl:        h.cfg.TTL,
 		rest:       h.upTo(2 * h.cfg.Pause),
+		takeUp:     h.oneIn(15),
+		copied:     h.oneIn(5),
+		which:      h.rand.IntN(1000),
+		leave:      h.oneIn(20),
+		apart:      h.oneIn(2),
+		lost:       h.oneIn(6),
+		kept:       h.cfg.TTL/2 + h.upTo(h.cfg.Longest-h.cfg.TTL/2),
+		downgrade:  h.oneIn(3),
 	}
 	favourite := h.locks[h.rand.IntN(popular)]
 	if h.oneIn(10) {
@@ -57,7 +75,7 @@ func (h *hand) draw() plan {
 		p.patience = 10 * h.cfg.TTL
 	}
 	p.abandon = p.abandon && p.noRenewal
-	p.nested = p.nested && p.lock.Kind.owned() && !p.abandon
+	p.nested = p.nested && !p.abandon
 	p.hold = h.length()
 	return p
 }

@@ -32,11 +32,12 @@ func start(t *testing.T) (*worker.Process, worker.Config) {
 	guarded, err := resource.Listen(filepath.Join(dir, "s"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = guarded.Close() })
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "left"), 0o700))
 	target, err := rig.Start(t, rig.Single, rig.Needs{}).Target("w", "goredis")
 	require.NoError(t, err)
 	cfg := worker.Config{
 		Name: "w", Target: target, Seed: 1, History: filepath.Join(dir, "w"), Resource: filepath.Join(dir, "s"),
-		Hands: 8, Locks: 10, TTL: 500 * time.Millisecond, Longest: time.Second, Pause: time.Millisecond,
+		Parcels: filepath.Join(dir, "left"), Hands: 8, Locks: 10, TTL: 500 * time.Millisecond, Longest: time.Second, Pause: time.Millisecond,
 	}
 	p, err := worker.Start(cfg)
 	require.NoError(t, err)
@@ -72,14 +73,24 @@ func TestAWorkerUsesAllKindsOfLocksAndGivesThemUpInTheEnd(t *testing.T) {
 		had := map[history.Mode]int{}
 		what := map[history.What]int{}
 		tried := map[bool]int{}
+		left := map[history.Operation]bool{}
+		takenUp, downgraded := 0, 0
 		for _, e := range events {
 			what[e.What]++
 			if e.What == history.Granted {
 				had[e.Mode]++
 				tried[e.Try]++
+				if left[e.From] {
+					takenUp++
+				} else if e.From.Op > 0 {
+					downgraded++
+				}
+			}
+			if e.What == history.Detached && e.Error == "" {
+				left[history.Operation{Worker: e.Worker, Op: e.Op}] = true
 			}
 		}
-		return len(had) == 5 && len(tried) == 2 && what[history.Refused] > 0 && what[history.Wrote] > 0
+		return len(had) == 5 && len(tried) == 2 && what[history.Refused] > 0 && what[history.Wrote] > 0 && takenUp > 0 && downgraded > 0
 	})
 	p.Stop()
 	require.NoError(t, p.Join(patience))
@@ -96,7 +107,7 @@ func TestAWorkerUsesAllKindsOfLocksAndGivesThemUpInTheEnd(t *testing.T) {
 	assert.Len(t, open, cfg.Hands)
 	for hand, ops := range open {
 		for op, last := range ops {
-			assert.Contains(t, []history.What{history.Refused, history.Failed, history.Unlocked, history.Ended}, last, "%s %d", hand, op)
+			assert.Contains(t, []history.What{history.Refused, history.Failed, history.Unlocked, history.Ended, history.Detached}, last, "%s %d", hand, op)
 		}
 	}
 }
