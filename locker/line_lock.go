@@ -11,16 +11,20 @@ import (
 // Goroutines wait here in their thousands. The frames from here to the select, and those
 // below it, are small enough for the stack that a goroutine begins with.
 func (m *Mutex) lockInLine(ctx context.Context) (*Lease, error) {
-	w, lease, err := m.standInLine(ctx)
-	if w == nil {
-		return lease, err
+	for {
+		w, lease, err := m.standInLine(ctx)
+		if w == nil {
+			return lease, err
+		}
+		select {
+		case <-w.called:
+		case <-ctx.Done():
+			w.leave()
+		}
+		if lease, err := m.calledFrom(ctx, w); lease != nil || err != nil {
+			return lease, err
+		}
 	}
-	select {
-	case <-w.called:
-	case <-ctx.Done():
-		w.leave()
-	}
-	return m.calledFrom(ctx, w)
 }
 
 // lockInLineWithin is lockInLine within the [WaitTimeout].
@@ -53,7 +57,8 @@ func (m *Mutex) standInLine(ctx context.Context) (*waiter, *Lease, error) {
 	return nil, lease, err
 }
 
-// calledFrom goes on with what w was called for, or says why it has left the line.
+// calledFrom goes on with what w was called for, or says why it has left the line. It returns
+// nothing if the caller has to stand in line again.
 func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (*Lease, error) {
 	defer m.client.crowd.leave()
 	ln, begun, lease, err := w.line, w.begun, w.lease, w.err
@@ -73,7 +78,8 @@ func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (*Lease, error) {
 }
 
 // calledWithoutToken waits for the token of a lease that has been passed on. Close waits for
-// it, or has the lease in its own care.
+// it, or has the lease in its own care. There is nothing to return if the lease is lost before
+// it could be used.
 func (m *Mutex) calledWithoutToken(ctx context.Context, lease *Lease, begun time.Time) (*Lease, error) {
 	if m.client.enter() != nil {
 		return nil, waitError(ctx, m.name, nil, begun)
@@ -88,7 +94,7 @@ func (m *Mutex) calledWithoutToken(ctx context.Context, lease *Lease, begun time
 	case ctx.Err() != nil, errors.Is(err, ErrClosed):
 		return nil, waitError(ctx, m.name, nil, begun)
 	case errors.Is(err, ErrLost):
-		return m.lockInLine(ctx) // It was lost before it could be used.
+		return nil, nil
 	}
 	return nil, err
 }

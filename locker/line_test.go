@@ -143,6 +143,29 @@ func TestPassedLeaseWaitsForItsToken(t *testing.T) {
 	})
 }
 
+// Whoever is passed on a lease that is lost before its token is there goes on waiting, and is
+// not one call too many because it waits already.
+func TestPassedLeaseLostBeforeItsTokenIsThere(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t, MaxWaiters(1)).Mutex("k", Fenced())
+		first, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() { f.before = refusesScript(turnScript, driver.NotSent(errors.New("no route"))) })
+		got := lockEnds(t.Context(), m)
+		synctest.Wait()
+		require.NoError(t, first.Unlock(t.Context()))
+		synctest.Wait()
+		_, err = f.client(t).ForceRelease(t.Context(), "k")
+		require.NoError(t, err)
+		other := must(t, f.client(t).Mutex("k", Fenced(), NoRenewal()))
+		time.Sleep(DefaultTTL / 2)
+		f.set(func() { f.before = nil })
+		require.NoError(t, other.Unlock(t.Context()))
+		require.NoError(t, <-got)
+		assert.Zero(t, m.client.crowd.calls.Load())
+	})
+}
+
 // Close waits for who gives back a lease that it has not got a token for, or releases it
 // itself.
 func TestCloseWhileATokenIsAskedFor(t *testing.T) {
