@@ -97,6 +97,12 @@ func TestHistoriesOnARealServer(t *testing.T) {
 		}
 	}
 	wg.Wait()
+	// A machine too busy for so many at a time has time for one.
+	for n := histories(); said == 0 && time.Since(begun) < 2*time.Minute; n++ {
+		for name, modes := range kindsOfHistories {
+			replayOne(fmt.Sprintf("%s.%d", name, n), drawHistory(modes).Example(n))
+		}
+	}
 	t.Logf("%d histories in %v, and %d that were delayed", said, time.Since(begun), delayed)
 	require.NotZero(t, said, "the machine is too slow to tell anything")
 }

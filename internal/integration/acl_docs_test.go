@@ -94,17 +94,13 @@ func TestThePermissionsOfTheDocsSufficeInACluster(t *testing.T) {
 
 // useAs does with locks of all kinds whatever can be done.
 func useAs(t *testing.T, d driverUnderTest, dsn string) {
-	a, b := d.open(t, dsn), d.open(t, dsn)
+	a, b := d.open(t, dsn), d.openCounted(t, dsn)
 	for _, kind := range lockKinds {
 		name := "orders:" + d.name + ":" + kind.name
-		held := mustLock(t, kind.against(a, name))
-		waiting := goLockWaiting(t, soon(t), kind.on(b, name), a)
-		require.NoError(t, held.Extend(soon(t), time.Hour))
-		begun := time.Now()
-		require.NoError(t, held.Unlock(soon(t)))
-		next := had(t, waiting)
-		assert.Less(t, next.at.Sub(begun), 500*time.Millisecond, "%s: woken, not polled", kind.name)
-		id, err := next.lease.Detach(soon(t), time.Minute)
+		next := b.requireWoken(t, kind.on(b.Client, name), func() *locker.Lease { return mustLock(t, kind.against(a, name)) }, func(held *locker.Lease) {
+			require.NoError(t, held.Extend(soon(t), time.Hour))
+		})
+		id, err := next.Detach(soon(t), time.Minute)
 		require.NoError(t, err, kind.name)
 		taken, err := kind.on(a, name).Attach(soon(t), id)
 		require.NoError(t, err, kind.name)

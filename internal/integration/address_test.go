@@ -1,10 +1,8 @@
 package integration_test
 
 import (
-	"context"
 	"net/url"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,68 +11,17 @@ import (
 
 	"github.com/golocker/golocker/internal/servertest"
 	"github.com/golocker/golocker/locker"
-	"github.com/golocker/golocker/locker/driver"
 )
-
-// A counted is a connector the requests of which are counted.
-type counted struct {
-	driver.Connector
-	requests *atomic.Int64
-}
-
-func (c counted) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return countedConn{driver.Wrapper{Conn: conn}, c.requests}, nil
-}
-
-type countedConn struct {
-	driver.Wrapper
-	requests *atomic.Int64
-}
-
-func (c countedConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
-	c.requests.Add(1)
-	return c.Conn.Do(ctx, cmd)
-}
-
-func (c countedConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
-	c.requests.Add(int64(len(cmds)))
-	return driver.DoBatch(ctx, c.Conn, cmds)
-}
-
-func (c countedConn) Subscribe(ctx context.Context) (driver.Subscription, error) {
-	return c.Conn.(driver.Subscriber).Subscribe(ctx)
-}
-
-func (c countedConn) Describe(ctx context.Context) (driver.Topology, error) {
-	return c.Conn.(driver.Describer).Describe(ctx)
-}
 
 // requireWorks takes a lock, has another client wait for it and woken, and
 // renews; all through the DSN.
 func requireWorks(t *testing.T, d driverUnderTest, dsn string) {
 	t.Helper()
-	connector, err := locker.OpenConnector(d.name, dsn)
-	require.NoError(t, err)
-	var requests atomic.Int64
-	a, b := d.open(t, dsn, locker.TTL(renewedTTL), locker.Fenced()), newClient(t, counted{connector, &requests})
-	for range 10 { // as on a busy machine it may be time to poll when the message comes
-		lease := mustTryLock(t, a.Mutex(t.Name()))
-		waiting := goLockWaiting(t, soon(t), b.Mutex(t.Name()), a)
-		require.True(t, survivesRenewals(lease, 1), "%v", lease.Err())
-		before := requests.Load()
-		require.NoError(t, lease.Unlock(soon(t)))
-		next := had(t, waiting)
-		asked := requests.Load() - before
-		require.NoError(t, next.lease.Unlock(soon(t)))
-		if asked == 0 {
-			return
-		}
-	}
-	assert.Fail(t, "nobody was woken", "the waiter had to ask for the lock each time")
+	a, b := d.open(t, dsn, locker.TTL(renewedTTL), locker.Fenced()), d.openCounted(t, dsn)
+	next := b.requireWoken(t, b.Mutex(t.Name()), func() *locker.Lease { return mustTryLock(t, a.Mutex(t.Name())) }, func(held *locker.Lease) {
+		require.True(t, survivesRenewals(held, 1), "%v", held.Err())
+	})
+	mustUnlock(t, next)
 }
 
 func TestTLSByDSN(t *testing.T) {

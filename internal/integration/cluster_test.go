@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,33 +30,20 @@ func (d driverUnderTest) clusterClient(t *testing.T, addrs []string, opts ...loc
 	return d.open(t, "redis://"+strings.Join(addrs, ",")+"?mode=cluster", opts...)
 }
 
+// clusterCounted is clusterClient for one whose requests are counted.
+func (d driverUnderTest) clusterCounted(t *testing.T, addrs []string, opts ...locker.ClientOption) countedClient {
+	t.Helper()
+	if d.wrapped {
+		return newCountedClient(t, d.wrapCluster(t, addrs), opts...)
+	}
+	return d.openCounted(t, "redis://"+strings.Join(addrs, ",")+"?mode=cluster", opts...)
+}
+
 // difficultNames are names whose hash tags are not what they seem.
 var difficultNames = []string{
 	"plain", "orders:{1}", "{tag}x", "x{tag}", "x{tag}y{other}", "{", "}", "{}", "}{", "{{", "}}", "a}b", "a{b", "a{}b",
 	"{}{x}", "{}x{y}", "{{x}}", "{x}}", "{{x}", "x{{}}", "a}b{c}", "{a", "a}", "{\x00}", "\x00\xff\r\n", " ", "{ }", "*", "[a-z]?",
 	"{a}{b}", "a{b}c}d", "}{a}", "ä{ö}ü", "{tag", "tag}", "__golocker", strings.Repeat("x", 1000), "{" + strings.Repeat("y", 990) + "}",
-}
-
-// awaitMessages waits until messages of each node reach the waiter. Nodes that have just met
-// may lose them: Valkey 8.0 closes a link whose first message is a published one.
-func awaitMessages(t *testing.T, cluster *servertest.ClusterNodes, holder, waiter *locker.Client) {
-	t.Helper()
-	for i, node := range cluster.Nodes {
-		name := numbered("met", i)
-		for n := 0; cluster.NodeOf(name) != node; n++ {
-			name = numbered(numbered("met", i), n)
-		}
-		eventually(t, "messages arrive", func() bool {
-			lease := mustLock(t, holder.Mutex(name))
-			waiting := goLock(soon(t), waiter.Mutex(name))
-			assertWaiters(t, holder, name, 1)
-			unlocked := time.Now()
-			mustUnlock(t, lease)
-			next := had(t, waiting)
-			mustUnlock(t, next.lease)
-			return next.at.Sub(unlocked) < pollBound/4
-		})
-	}
 }
 
 // "others: order:{1} fails on a cluster". Each name is locked with a fencing
@@ -69,33 +55,19 @@ func TestClusterEveryNameLocksWakesAndKeepsToItsSlot(t *testing.T) {
 	assert.NotEqual(t, cluster.NodeOf("a"), cluster.NodeOf("b"))
 	eachClusterWay(t, func(t *testing.T, d driverUnderTest) {
 		holder := d.clusterClient(t, cluster.Addrs()[:1], locker.Fenced())
-		waiter := d.clusterClient(t, cluster.Addrs()[1:2], locker.Fenced())
+		waiter := d.clusterCounted(t, cluster.Addrs()[1:2], locker.Fenced())
 		third := d.clusterClient(t, cluster.Addrs()[2:], locker.Fenced())
-		awaitMessages(t, cluster, holder, waiter)
-		var all sync.WaitGroup
 		for _, name := range difficultNames {
-			all.Go(func() {
-				lease, err := holder.Mutex(name).TryLock(soon(t))
-				if !assert.NoError(t, err, "%q", name) {
-					return
-				}
-				waiting := goLock(soon(t), waiter.Mutex(name))
-				assertWaiters(t, third, name, 1)
+			var first locker.Token
+			lease := waiter.requireWoken(t, waiter.Mutex(name), func() *locker.Lease { return mustTryLock(t, holder.Mutex(name)) }, func(held *locker.Lease) {
+				first = held.Token()
 				assertOneSlot(t, cluster, name)
-				unlocked := time.Now()
-				assert.NoError(t, lease.Unlock(soon(t)), "%q", name)
-				next := <-waiting
-				if !assert.NoError(t, next.err, "%q", name) {
-					return
-				}
-				assert.Less(t, next.at.Sub(unlocked), 500*time.Millisecond, "%q: that was no wake-up", name)
-				assert.Greater(t, next.lease.Token(), lease.Token(), "%q", name)
-				_, err = third.Mutex(name).TryLock(soon(t))
-				assert.ErrorIs(t, err, locker.ErrLocked, "%q", name)
-				assert.NoError(t, next.lease.Unlock(soon(t)), "%q", name)
 			})
+			assert.Greater(t, lease.Token(), first, "%q", name)
+			_, err := third.Mutex(name).TryLock(soon(t))
+			assert.ErrorIs(t, err, locker.ErrLocked, "%q", name)
+			mustUnlock(t, lease)
 		}
-		all.Wait()
 		for _, node := range cluster.Nodes {
 			assert.Empty(t, keys(t, node))
 			node.Flush()
@@ -227,7 +199,7 @@ func TestClusterANodeThatIsDownIsUnavailableNotLocked(t *testing.T) {
 	t.Parallel()
 	cluster := servertest.Cluster(t, 3)
 	eachClusterWay(t, func(t *testing.T, d driverUnderTest) {
-		c := d.clusterClient(t, cluster.Addrs(), locker.AttemptTimeout(500*time.Millisecond))
+		c := d.clusterClient(t, cluster.Addrs())
 		names := map[*servertest.Server]string{}
 		for i := 0; len(names) < 3; i++ {
 			names[cluster.NodeOf(numbered("k", i))] = numbered("k", i)

@@ -102,6 +102,23 @@ func (d driverUnderTest) open(t *testing.T, dsn string, opts ...locker.ClientOpt
 	return c
 }
 
+// openCounted is open for a client whose requests are counted.
+func (d driverUnderTest) openCounted(t *testing.T, dsn string, opts ...locker.ClientOption) countedClient {
+	t.Helper()
+	connector, err := locker.OpenConnector(d.name, dsn)
+	require.NoError(t, err)
+	return newCountedClient(t, connector, opts...)
+}
+
+// counted is client for one whose requests are counted.
+func (d driverUnderTest) counted(t *testing.T, addr string, opts ...locker.ClientOption) countedClient {
+	t.Helper()
+	if !d.wrapped {
+		return d.openCounted(t, "redis://"+addr, opts...)
+	}
+	return newCountedClient(t, d.wrap(t, addr), opts...)
+}
+
 func newClient(t *testing.T, connector driver.Connector, opts ...locker.ClientOption) *locker.Client {
 	t.Helper()
 	c, err := locker.New(connector, opts...)

@@ -141,11 +141,19 @@ func (s *SentinelNodes) Promote(ctx context.Context) (*Server, error) {
 		return nil, err
 	}
 	err = Await(ctx, func() error {
-		master, err := s.agreed()
-		if err != nil || master != old {
+		// In one reply, or there may be a failover between two, and the next one
+		// leads back to where it was.
+		reply, err := s.Sentinels[0].Do("SENTINEL", "MASTER", MasterName)
+		if err != nil {
 			return err
 		}
-		// Refused while a failover is going on, and until the replica follows.
+		if fieldsAre(reply, "port", old.Port()) != nil {
+			return nil
+		}
+		if err := fieldsAre(reply, "flags", "master"); err != nil {
+			return fmt.Errorf("servertest: sentinel %s about the master: %w", s.Sentinels[0].Addr, err)
+		}
+		// Refused until the replica follows.
 		if _, err := s.Sentinels[0].Do("SENTINEL", "FAILOVER", MasterName); err != nil {
 			return err
 		}
