@@ -55,7 +55,7 @@ var (
 		bound: 9 * time.Second, settle: 15 * time.Second, budget: 5 * time.Minute,
 	}
 	realTiming = timing{
-		dial: 500 * time.Millisecond, reply: 500 * time.Millisecond, short: 150 * time.Millisecond, slack: 2 * time.Second, pause: 50 * time.Millisecond,
+		dial: time.Second, reply: time.Second, short: 150 * time.Millisecond, slack: 2 * time.Second, pause: 50 * time.Millisecond,
 		bound: 5 * time.Second, settle: 10 * time.Second, budget: time.Minute,
 	}
 )
