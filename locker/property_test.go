@@ -24,7 +24,7 @@ var kindsOfHistories = map[string][]mode{
 
 // histories is how many a test run replays, a quarter of each kind. HISTORIES sets
 // another number. Without it they are the same in every run. The race detector, which has
-// little to find here, makes them slow; so make mutants replays all of them without it.
+// little to find here, makes them slow; so make histories replays all of them without it.
 func histories() int {
 	if n, err := strconv.Atoi(os.Getenv("HISTORIES")); err == nil {
 		return n

@@ -186,7 +186,7 @@ func (c *ClusterNodes) ok() error {
 			return err
 		}
 		if linked := strings.Count(nodes, " connected"); linked != len(c.Servers()) {
-			return fmt.Errorf("servertest: cluster node %s has links to %d nodes, want %d:\n%s", node.Addr, linked, len(c.Servers()), nodes)
+			return fmt.Errorf("servertest: cluster node %s is connected to %d nodes, itself included, want %d:\n%s", node.Addr, linked, len(c.Servers()), nodes)
 		}
 	}
 	return nil
