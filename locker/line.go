@@ -56,7 +56,7 @@ func (m *Mutex) standsInLine() bool {
 // alike tells whether two mutexes of a record can share a line: the server is told the same
 // of both.
 func (m *Mutex) alike(o *Mutex) bool {
-	return m == o || m.tail == o.tail && m.ttl == o.ttl && m.attempt() == o.attempt() && m.cfg.fenced == o.cfg.fenced
+	return m == o || m.tail == o.tail && m.ttl == o.ttl && m.attempt() == o.attempt() && m.cfg.fenced == o.cfg.fenced && m.cfg.unfair == o.cfg.unfair
 }
 
 // find returns the line for m, or nil. It needs s.mu.

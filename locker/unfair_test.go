@@ -75,6 +75,22 @@ func TestFairComesBeforeUnfair(t *testing.T) {
 	})
 }
 
+// Of one client, too: whoever is fair does not stand in line behind those who are not.
+func TestFairComesBeforeUnfairOfTheSameClient(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		held, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		unfair := inLine(t, c.Mutex("k", Unfair()), 2)
+		fair := inLine(t, c.Mutex("k"), 2)
+		for _, got := range append(fair, unfair...) {
+			require.NoError(t, held.Unlock(t.Context()))
+			held = granted(got)
+			require.NotNil(t, held)
+		}
+	})
+}
+
 // A lease that ran out unnoticed leaves a free lock. A fair newcomer passes those who wait
 // unfairly, and hands on to those who are fair.
 func TestFairNewcomerPassesUnfairWaiters(t *testing.T) {
