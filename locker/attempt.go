@@ -35,6 +35,8 @@ type attempt struct {
 	reason   error    // what the last try said
 	slot     *slot    // where this waiter is woken, once it waits
 	stand    standing // its place in the queue, as of the last answer
+
+	placeless bool // the last answer gave it no place in the queue: nobody will tell it
 }
 
 func (m *Mutex) begin(ctx context.Context, owner Owner) (*attempt, error) {
@@ -253,6 +255,7 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, e
 	if seq != "" {
 		a.stand = standing{seq: seq, sent: sent, life: p.life}
 	}
+	a.placeless = seq == "" && errors.Is(err, ErrLocked)
 	return g, err
 }
 

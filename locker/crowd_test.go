@@ -101,6 +101,52 @@ func TestACrowdedCallSaysWhatElseWasWrong(t *testing.T) {
 	})
 }
 
+// A server that does not answer is asked by a bounded number of calls, for a bounded time.
+func TestACrowdedCallOfAServerThatHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		for name, opts := range map[string][]Option{"in line": nil, "reentrant": {Reentrant()}} {
+			c := f.client(t, MaxWaiters(1))
+			lease := must(t, c.Mutex("contact"))
+			require.NoError(t, lease.Unlock(t.Context()))
+			f.hang()
+			ctx, cancel := context.WithCancel(t.Context())
+			waiting := lockEnds(ctx, c.Mutex(name, opts...))
+			synctest.Wait()
+			asking := lockEnds(t.Context(), c.Mutex("other", append(opts, WaitTimeout(100*time.Millisecond))...))
+			synctest.Wait()
+			begun := time.Now()
+			_, err := c.Mutex("third", opts...).Lock(t.Context())
+			assert.ErrorIs(t, err, ErrTooManyWaiters, name)
+			assert.Zero(t, time.Since(begun), name)
+			assert.ErrorIs(t, <-asking, ErrWaitTimeout, name)
+			assert.Equal(t, 100*time.Millisecond, time.Since(begun), name)
+			f.heal()
+			cancel()
+			<-waiting
+			assert.Zero(t, c.crowd.turning.Load()+c.crowd.calls.Load())
+		}
+	})
+}
+
+// Nobody tells those who found no place in the queue, so they look, whatever their policy.
+func TestWhoFindsTheQueueFullLooksOnceASecond(t *testing.T) {
+	for name, opts := range map[string][]Option{"plain": nil, "reentrant": {Reentrant()}} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			held := must(t, f.client(t).Mutex("k", opts...))
+			deadEntries(f, 10_000, time.Now().Add(time.Hour))
+			got := background(t, f.client(t).Mutex("k", append(opts, Retry(Constant(time.Minute)))...))
+			time.Sleep(time.Second)
+			require.Nil(t, granted(got), name)
+			k := newKeys("k")
+			f.Del(k.queue)
+			f.Del(k.entries)
+			require.NoError(t, held.Unlock(t.Context()))
+			time.Sleep(pollInterval)
+			require.NotNil(t, granted(got), name)
+		})
+	}
+}
+
 func TestMaxWaitersThatCannotBe(t *testing.T) {
 	for _, n := range []int{0, -1} {
 		_, err := New(newDeployment(t), MaxWaiters(n))

@@ -1,12 +1,15 @@
 package locker
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // textPrefix is what the texts of this package's errors begin with.
 const textPrefix = "locker: "
 
 // bare is the text of err for behind something that names the package already.
-func bare(err error) string { return strings.TrimPrefix(err.Error(), textPrefix) }
+func bare(err error) string { return strings.TrimPrefix(fmt.Sprint(err), textPrefix) }
 
 // failed is the error of a call that did not do what it was to, with the reasons in its
 // chain. Those that are nil are none.

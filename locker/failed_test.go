@@ -13,6 +13,8 @@ func TestErrorsNameThePackageOnce(t *testing.T) {
 	assert.ErrorIs(t, err, ErrUnknown)
 	assert.ErrorIs(t, err, context.Canceled)
 
+	assert.EqualError(t, &WaitError{Name: "k"}, `locker: gave up waiting for "k" after 0s: <nil>`)
+
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)
 		lease := must(t, c.Mutex("k"))

@@ -11,8 +11,8 @@ import (
 // Goroutines wait here in their thousands. The frames from here to the select, and those
 // below it, are small enough for the stack that a goroutine begins with.
 func (m *Mutex) lockInLine(ctx context.Context) (*Lease, error) {
-	for {
-		w, lease, err := m.standInLine(ctx)
+	for again := false; ; again = true {
+		w, lease, err := m.standInLine(ctx, again)
 		if w == nil {
 			return lease, err
 		}
@@ -35,14 +35,16 @@ func (m *Mutex) lockInLineWithin(ctx context.Context) (*Lease, error) {
 }
 
 // standInLine gives the caller its place in the line, for [Mutex.calledFrom], or makes it
-// lead.
-func (m *Mutex) standInLine(ctx context.Context) (*waiter, *Lease, error) {
-	if err := m.deadlock(ctx, Owner{}); err != nil {
-		return nil, nil, err
-	}
-	if !m.client.crowd.enter() {
-		lease, err := m.lockUncrowded(ctx, Owner{})
-		return nil, lease, err
+// lead. again tells that calledFrom has sent it back.
+func (m *Mutex) standInLine(ctx context.Context, again bool) (*waiter, *Lease, error) {
+	if !again {
+		if err := m.deadlock(ctx, Owner{}); err != nil {
+			return nil, nil, err
+		}
+		if !m.client.crowd.enter() {
+			lease, err := m.lockUncrowded(ctx, Owner{})
+			return nil, lease, err
+		}
 	}
 	begun := time.Now()
 	ln, w, err := m.client.lines.join(m, begun)
@@ -58,10 +60,15 @@ func (m *Mutex) standInLine(ctx context.Context) (*waiter, *Lease, error) {
 }
 
 // calledFrom goes on with what w was called for, or says why it has left the line. It returns
-// nothing if the caller has to stand in line again.
-func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (*Lease, error) {
-	defer m.client.crowd.leave()
-	ln, begun, lease, err := w.line, w.begun, w.lease, w.err
+// nothing if the caller has to stand in line again, still counted.
+func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (lease *Lease, err error) {
+	defer func() {
+		if lease != nil || err != nil {
+			m.client.crowd.leave()
+		}
+	}()
+	ln, begun := w.line, w.begun
+	lease, err = w.lease, w.err
 	if w.left || err == ErrClosed {
 		err = waitError(ctx, m.name, w.why(), begun)
 	}

@@ -245,9 +245,11 @@ func Label(label string) ClientOption {
 
 // MaxWaiters bounds how many calls of Lock, Do and Upgrade of this client may be under way
 // at a time, and so how many wait. Further ones get the lock if it is free, and else
-// [ErrTooManyWaiters] at once: a service that takes a lock for each request it is sent
-// refuses some when there are too many, and does not run out of memory. n is at least
-// 1; the default is [DefaultMaxWaiters], at which they take some hundreds of megabytes.
+// [ErrTooManyWaiters] without a wait: a service that takes a lock for each request it is
+// sent refuses some when there are too many, and does not run out of memory. As many again
+// may ask the server; where it is too slow to answer them, others are refused unasked.
+// n is at least 1; the default is [DefaultMaxWaiters], at which they take some hundreds
+// of megabytes.
 func MaxWaiters(n int) ClientOption {
 	return clientOption(func(c *clientConfig) {
 		if n < 1 {

@@ -92,6 +92,9 @@ func (a *attempt) place(sleep time.Duration) place {
 // consider notes why the lock was not had. It returns an error if that, or the end
 // of ctx, ends the wait.
 func (a *attempt) consider(ctx context.Context, err error) error {
+	if _, ended := errors.AsType[*WaitError](err); ended {
+		return err
+	}
 	if !errors.Is(err, ErrLocked) {
 		err = a.explain(ctx, err)
 		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !a.client.deployment.contacted() {
@@ -134,7 +137,7 @@ func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, ove
 	if d > keepPlace {
 		d, over = keepPlace, false
 	}
-	if !errors.Is(a.reason, ErrLocked) && d > pollInterval {
+	if (a.placeless || !errors.Is(a.reason, ErrLocked)) && d > pollInterval {
 		d, over = pollInterval, false // the lock may have become free unheard
 	}
 	if locked, ok := errors.AsType[*LockedError](a.reason); ok && locked.Holder.Remaining > 0 {
