@@ -5,7 +5,6 @@ package rueidis_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -28,11 +27,7 @@ func TestConformanceServer(t *testing.T) {
 	conformance.Test(t, conformance.Harness{
 		Open:         rueidis.Driver{}.OpenConnector,
 		Capabilities: capabilities,
-		Known: slices.Concat(pipelined, []conformance.Deviation{{
-			Case: "Do/Args/NotKept",
-			Link: "https://github.com/redis/rueidis#auto-pipelining",
-			Why:  "the connection is given up for the call that is held, before the ctx of the last one behind it ends",
-		}}),
+		Known:        pipelined,
 	}, conformance.Server(server.Addr), conformance.As(user.Name, user.Password))
 	server.AssertPermitted(user)
 }
