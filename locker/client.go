@@ -67,7 +67,7 @@ func New(connector driver.Connector, opts ...ClientOption) (*Client, error) {
 }
 
 // NewQuorum returns a client whose locks are held where a majority of independent
-// servers holds them: an odd number from 3 on, of which a minority may fail. They may
+// servers holds them: an odd number from 3 to 15, of which a minority may fail. They may
 // be reached through different drivers. Package redlock is the convenient form, and
 // its documentation says what a quorum promises and what not.
 //
@@ -215,7 +215,8 @@ const closeTime = 5 * time.Second
 // Close ends the client. Waiting Lock calls return with [ErrClosed]. Leases that are
 // still held end: their contexts end with a cause that is ErrLost and ErrClosed, and
 // their locks are released. It then closes the connections that the client has
-// opened, and no goroutine of it is left.
+// opened, and no goroutine of it is left. (The driver's documentation says what its
+// client library may need for its own timeouts.)
 //
 // The error names the locks whose release the server did not confirm within 5
 // seconds; they are free when their TTL has passed. Close may be called again; it

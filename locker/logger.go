@@ -13,7 +13,8 @@ import (
 //     the lease was left; the server did not confirm a release, or said that the
 //     lock had not been held any more; a server is set up so that locks are in danger.
 //   - Info: a lock's record had lost its TTL; messages ceased to arrive, arrive again, or
-//     may have been missed; a call has waited for longer than the lock's TTL.
+//     may have been missed; a call has waited for longer than the lock's TTL; a lock was
+//     given up by Close.
 //   - Debug: every lock that was had or not, and every one that was given up.
 //
 // The lock's name is in the attribute "lock", and nowhere else. Where names are not for

@@ -146,7 +146,7 @@ func (m *Mutex) lockWaiting(ctx context.Context) (*Lease, error) {
 // TryLock takes the lock if it is free, and returns a [*LockedError] if it is not.
 // It does not wait, except for the server's reply, which ctx bounds too; where the
 // reply is lost it asks again under the same id, so that the answer is the right
-// one. Its other errors are those of Lock, and ErrUnavailable.
+// one, and on a quorum whose vote is split a few times within some 100 ms. Its other errors are those of Lock, and ErrUnavailable.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	if m.client.observers != nil {
 		return m.observed(ctx, "try", func(ctx context.Context) (*Lease, error) { return m.lock(ctx, false) })

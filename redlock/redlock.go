@@ -21,7 +21,7 @@
 //     ever held there.
 //   - No TTL may exceed LongestTTL.
 //
-// The servers must be independent masters: an odd number, from 3 on, none of them a
+// The servers must be independent masters: an odd number from 3 to 15, none of them a
 // replica of another, nor a Cluster.
 //
 // Source: S. Sanfilippo, "Distributed locks with Redis" (Redlock). For its criticism and what
@@ -42,8 +42,8 @@ type Config = locker.QuorumConfig
 // driver's Wrap function or its OpenConnector; they may be of different drivers. The
 // options are those of [locker.New], and [Config].
 //
-// It returns an error that is [locker.ErrInvalid] for an even number of servers or
-// fewer than 3. That two connectors lead to the same server shows at the first lock,
+// It returns an error that is [locker.ErrInvalid] for an even number of servers,
+// fewer than 3 or more than 15. That two connectors lead to the same server shows at the first lock,
 // as the same error: New does no I/O.
 func New(connectors []driver.Connector, opts ...locker.ClientOption) (*locker.Client, error) {
 	return locker.NewQuorum(connectors, opts...)
