@@ -38,7 +38,7 @@ func TestSentinelFailoverLocksAgainAndTokensGrow(t *testing.T) {
 	for _, d := range drivers {
 		u := &user{driverUnderTest: d}
 		requireWorks(t, d, dsn)
-		u.client = d.open(t, dsn, locker.Fenced())
+		u.client = d.open(t, dsn, locker.Fenced(), locker.AttemptTimeout(patience/4))
 		users = append(users, u)
 	}
 	again := func(after string) {
