@@ -119,6 +119,13 @@ func (d driverUnderTest) counted(t *testing.T, addr string, opts ...locker.Clien
 	return newCountedClient(t, d.wrap(t, addr), opts...)
 }
 
+// connect takes a lock and gives it up, for clients whose requests have little time: the first
+// one connects, takes longer, and is not repeated.
+func connect(t *testing.T, c *locker.Client) {
+	t.Helper()
+	mustUnlock(t, mustTryLock(t, c.Mutex("connect", locker.TTL(patience), locker.AttemptTimeout(patience))))
+}
+
 func newClient(t *testing.T, connector driver.Connector, opts ...locker.ClientOption) *locker.Client {
 	t.Helper()
 	c, err := locker.New(connector, opts...)

@@ -76,13 +76,13 @@ func TestNoTwoHoldersAndGrowingTokensOnLinesThatFail(t *testing.T) {
 		for range clients {
 			w, addr := newWire(t, srv.Addr)
 			c := d.client(t, addr, locker.Fenced(), locker.TTL(600*time.Millisecond), locker.AttemptTimeout(200*time.Millisecond))
+			connect(t, c)
 			all.Go(func() { trouble(ctx, w) })
 			for range workers {
 				all.Go(func() {
 					for ctx.Err() == nil {
 						lease, err := c.Mutex("k").Lock(ctx)
 						if err != nil {
-							// The client's very first request may fail at once.
 							continue
 						}
 						held.enter(t, lease)

@@ -28,6 +28,7 @@ func TestNothingIsLeftAfterCloseInTheMidstOfEverything(t *testing.T) {
 				before := goleak.IgnoreCurrent()
 				t.Run("client", func(t *testing.T) { // whose end closes a wrapped client
 					c := d.client(t, addr, locker.TTL(2*time.Second), locker.AttemptTimeout(300*time.Millisecond))
+					connect(t, c)
 					busy(t, c, w, name == "faults")
 				})
 				eventually(t, "all connections are closed", func() bool { return w.Open() == 0 })

@@ -106,9 +106,10 @@ func testPhase(t *testing.T, d driverUnderTest, p phase) {
 	srv := servertest.Single(t, p.opts...)
 	c := d.client(t, srv.Addr, locker.TTL(stateTTL), locker.AttemptTimeout(time.Second))
 	other := d.client(t, srv.Addr, locker.AttemptTimeout(time.Second))
+	connect(t, c)
+	connect(t, other)
 	lease := mustTryLock(t, c.Mutex("held", locker.Fenced()))
 	plain := mustTryLock(t, c.Mutex("plain"))
-	require.NoError(t, mustLock(t, other.Mutex("warm")).Unlock(soon(t)))
 	waiting := goLockWaiting(t, soon(t), other.Mutex("plain"), c)
 
 	p.begin(t, srv)
@@ -153,6 +154,7 @@ func TestALoadingServerIsTransientAndTheLeaseSurvives(t *testing.T) {
 			servertest.Config("key-load-delay", "5000"), servertest.Config("rdbcompression", "no"),
 			servertest.Config("loading-process-events-interval-bytes", "1024"))
 		c := d.client(t, srv.Addr, locker.TTL(9*time.Second), locker.AttemptTimeout(time.Second))
+		connect(t, c)
 		lease := mustTryLock(t, c.Mutex("k", locker.Fenced()))
 		for i := range 200 { // a second
 			do(t, srv, "SET", numbered("ballast", i), strings.Repeat("x", 1100))

@@ -100,6 +100,7 @@ func TestAWakeUpIntoABlackHoleCostsTheTimeToNoticeIt(t *testing.T) {
 		holder := d.client(t, srv.Addr)
 		w, addr := newWire(t, srv.Addr)
 		waiter := d.open(t, "redis://"+addr+"?timeout=500ms", locker.AttemptTimeout(300*time.Millisecond))
+		connect(t, waiter)
 		lease := mustLock(t, holder.Mutex("k"))
 		waiting := goLockWaiting(t, soon(t), waiter.Mutex("k"), holder)
 		w.Mute()
