@@ -18,6 +18,7 @@ type leash struct {
 	cancel context.CancelFunc
 	pool   *leashes
 	timer  *time.Timer
+	ended  func() // callerEnded, made once
 	use    atomic.Pointer[use]
 	err    atomic.Pointer[error] // why it has ended
 	untie  func() bool           // from the caller's context; nil if that cannot end
@@ -41,13 +42,13 @@ func (p *leashes) take(caller context.Context, within time.Duration) *leash {
 	if l == nil || l.inner.Err() != nil {
 		l = &leash{pool: p}
 		l.inner, l.cancel = context.WithCancel(p.base)
-		l.timer = time.AfterFunc(within, l.timeUp)
+		l.timer, l.ended = time.AfterFunc(within, l.timeUp), l.callerEnded
 	} else {
 		l.timer.Reset(within)
 	}
 	l.use.Store(&use{caller, time.Now().Add(within)})
 	if l.untie = nil; caller.Done() != nil {
-		l.untie = context.AfterFunc(caller, l.callerEnded)
+		l.untie = context.AfterFunc(caller, l.ended)
 	}
 	return l
 }
