@@ -62,6 +62,8 @@ type request struct {
 	px     string // the same in ms
 	fenced bool
 	unfair bool
+
+	native [6]string // the arguments of the SET, which is made once
 }
 
 // kindUnfair is what a script is told in the place of [modeMutex].
@@ -80,10 +82,8 @@ var errVoid = errors.New("locker: this attempt was given up")
 // set takes a free lock by the command that any other SET NX lock uses, too.
 // Nothing is known of the holder where it fails.
 func (s *store) set(ctx context.Context, r *request) (bool, error) {
-	v, err := s.link.do(ctx, driver.Command{
-		Args:     []string{"SET", r.keys.record, record(r.id, r.px, r.tail), "NX", "PX", r.px},
-		FirstKey: 1, NumKeys: 1,
-	})
+	r.native = [...]string{"SET", r.keys.record, record(r.id, r.px, r.tail), "NX", "PX", r.px}
+	v, err := s.link.do(ctx, driver.Command{Args: r.native[:], FirstKey: 1, NumKeys: 1})
 	if err != nil || v == nil {
 		return false, err
 	}
