@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -372,6 +373,13 @@ func TestQuorumTryLockAsksAgainOnlyWhereTheVoteIsSplit(t *testing.T) {
 		_, err := c.Mutex("split").TryLock(ctx)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorIs(t, err, ErrLocked, "as far as it knew")
+		again, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err = c.Mutex("split", Retry(Attempts(1, Constant(0)))).Lock(again)
+		waited, _ := errors.AsType[*WaitError](err)
+		require.NotNil(t, waited)
+		_, twice := errors.AsType[*WaitError](waited.Reason)
+		assert.False(t, twice, "%v", err)
 		require.NoError(t, held.Unlock(t.Context()))
 	})
 }
