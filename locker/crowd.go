@@ -11,8 +11,8 @@ import (
 // and may ask whether the lock is free, so that a flood of them ends in errors and not in the
 // end of the memory.
 type crowd struct {
-	most           int64
-	calls, turning atomic.Int64
+	most          int64
+	calls, asking atomic.Int64
 }
 
 // enter tells whether one more call may wait. Then leave has to be called at its end.
@@ -40,10 +40,10 @@ func (m *Mutex) lockUncrowded(ctx context.Context, owner Owner) (*Lease, error) 
 		return &WaitError{Name: m.name, Cause: ErrTooManyWaiters, Reason: reason, waited: time.Since(begun)}
 	}
 	c := &m.client.crowd
-	if !c.admit(&c.turning) {
+	if !c.admit(&c.asking) {
 		return nil, refused(nil)
 	}
-	defer c.turning.Add(-1)
+	defer c.asking.Add(-1)
 	ctx, cancel := m.boundWait(ctx)
 	defer cancel()
 	lease, err := m.lockAs(ctx, owner, false)

@@ -123,7 +123,7 @@ func TestACrowdedCallOfAServerThatHangs(t *testing.T) {
 			f.heal()
 			cancel()
 			<-waiting
-			assert.Zero(t, c.crowd.turning.Load()+c.crowd.calls.Load())
+			assert.Zero(t, c.crowd.asking.Load()+c.crowd.calls.Load())
 		}
 	})
 }

@@ -117,8 +117,8 @@ func (m *Mutex) Name() string { return m.name }
 //   - a [*WaitError] when ctx ends, or the [WaitTimeout], before the lock is had; it
 //     also tells why: locked, by whom, or the server unavailable;
 //   - a [*LockedError] (or ErrUnavailable) when the [Retry] policy gives up;
-//   - at once a *WaitError that is [ErrTooManyWaiters] if it would have to wait while
-//     [MaxWaiters] calls of the client do;
+//   - without a wait a *WaitError that is [ErrTooManyWaiters] if it would have to wait
+//     while [MaxWaiters] calls of the client do;
 //   - [ErrUnavailable] at once if the very first request of the client fails, so
 //     that a wrong address shows; an outage later is waited out;
 //   - at once what waiting cannot mend: [ErrDeadlock], [ErrForeign], [ErrInvalid],
@@ -146,7 +146,8 @@ func (m *Mutex) lockWaiting(ctx context.Context) (*Lease, error) {
 // TryLock takes the lock if it is free, and returns a [*LockedError] if it is not.
 // It does not wait, except for the server's reply, which ctx bounds too; where the
 // reply is lost it asks again under the same id, so that the answer is the right
-// one, and on a quorum whose vote is split a few times within some 100 ms. Its other errors are those of Lock, and ErrUnavailable.
+// one, and on a quorum whose vote is split a few times within some 100 ms. Its other
+// errors are those of Lock, and ErrUnavailable.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	if m.client.observers != nil {
 		return m.observed(ctx, "try", func(ctx context.Context) (*Lease, error) { return m.lock(ctx, false) })

@@ -92,7 +92,7 @@ func (a *attempt) place(sleep time.Duration) place {
 // consider notes why the lock was not had. It returns an error if that, or the end
 // of ctx, ends the wait.
 func (a *attempt) consider(ctx context.Context, err error) error {
-	if _, ended := errors.AsType[*WaitError](err); ended {
+	if _, ended := errors.AsType[*WaitError](err); ended { // between the rounds of a try
 		return err
 	}
 	if !errors.Is(err, ErrLocked) {

@@ -94,7 +94,7 @@ func TestThePermissionsOfTheDocsSufficeInACluster(t *testing.T) {
 
 // useAs does with locks of all kinds whatever can be done.
 func useAs(t *testing.T, d driverUnderTest, dsn string) {
-	a, b := d.open(t, dsn), d.openCounted(t, dsn)
+	a, b := d.open(t, dsn), newCountedClient(t, d.byDSN(t, dsn))
 	for _, kind := range lockKinds {
 		name := "orders:" + d.name + ":" + kind.name
 		next := b.requireWoken(t, kind.on(b.Client, name), func() *locker.Lease { return mustLock(t, kind.against(a, name)) }, func(held *locker.Lease) {

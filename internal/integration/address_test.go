@@ -19,7 +19,7 @@ func requireWorks(t *testing.T, d driverUnderTest, dsn string) {
 	t.Helper()
 	// The first request connects, which takes long where all is busy.
 	slow := locker.AttemptTimeout(patience)
-	a, b := d.open(t, dsn, locker.TTL(renewedTTL), locker.Fenced(), slow), d.openCounted(t, dsn, slow)
+	a, b := d.open(t, dsn, locker.TTL(renewedTTL), locker.Fenced(), slow), newCountedClient(t, d.byDSN(t, dsn), slow)
 	next := b.requireWoken(t, b.Mutex(t.Name()), func() *locker.Lease { return mustTryLock(t, a.Mutex(t.Name())) }, func(held *locker.Lease) {
 		require.True(t, survivesRenewals(held, 1), "%v", held.Err())
 	})

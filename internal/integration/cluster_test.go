@@ -24,19 +24,15 @@ func eachClusterWay(t *testing.T, f func(t *testing.T, d driverUnderTest)) {
 // clusterClient returns a client that is given the addresses of some nodes.
 func (d driverUnderTest) clusterClient(t *testing.T, addrs []string, opts ...locker.ClientOption) *locker.Client {
 	t.Helper()
-	if d.wrapped {
-		return newClient(t, d.wrapCluster(t, addrs), opts...)
-	}
-	return d.open(t, "redis://"+strings.Join(addrs, ",")+"?mode=cluster", opts...)
+	return newClient(t, d.clusterConnector(t, addrs), opts...)
 }
 
-// clusterCounted is clusterClient for one whose requests are counted.
-func (d driverUnderTest) clusterCounted(t *testing.T, addrs []string, opts ...locker.ClientOption) countedClient {
+func (d driverUnderTest) clusterConnector(t *testing.T, addrs []string) driver.Connector {
 	t.Helper()
 	if d.wrapped {
-		return newCountedClient(t, d.wrapCluster(t, addrs), opts...)
+		return d.wrapCluster(t, addrs)
 	}
-	return d.openCounted(t, "redis://"+strings.Join(addrs, ",")+"?mode=cluster", opts...)
+	return d.byDSN(t, "redis://"+strings.Join(addrs, ",")+"?mode=cluster")
 }
 
 // difficultNames are names whose hash tags are not what they seem.
@@ -55,12 +51,13 @@ func TestClusterEveryNameLocksWakesAndKeepsToItsSlot(t *testing.T) {
 	assert.NotEqual(t, cluster.NodeOf("a"), cluster.NodeOf("b"))
 	eachClusterWay(t, func(t *testing.T, d driverUnderTest) {
 		holder := d.clusterClient(t, cluster.Addrs()[:1], locker.Fenced())
-		waiter := d.clusterCounted(t, cluster.Addrs()[1:2], locker.Fenced())
+		waiter := newCountedClient(t, d.clusterConnector(t, cluster.Addrs()[1:2]), locker.Fenced())
 		third := d.clusterClient(t, cluster.Addrs()[2:], locker.Fenced())
 		for _, name := range difficultNames {
 			var first locker.Token
 			lease := waiter.requireWoken(t, waiter.Mutex(name), func() *locker.Lease { return mustTryLock(t, holder.Mutex(name)) }, func(held *locker.Lease) {
 				first = held.Token()
+				assertWaiters(t, third, name, 1)
 				assertOneSlot(t, cluster, name)
 			})
 			assert.Greater(t, lease.Token(), first, "%q", name)

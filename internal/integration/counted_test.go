@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"testing"
 
@@ -49,15 +48,15 @@ func (c countedClient) requireWoken(t *testing.T, m *locker.Mutex, hold func() *
 
 type tally struct {
 	mu    sync.Mutex
-	byKey map[string]int
+	byKey map[string]int // the first one: that of the lock
 }
 
 func (y *tally) count(cmds ...driver.Command) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	for _, cmd := range cmds {
-		for _, arg := range slices.Compact(slices.Sorted(slices.Values(cmd.Args))) {
-			y.byKey[arg]++
+		if cmd.NumKeys > 0 {
+			y.byKey[cmd.Args[cmd.FirstKey]]++
 		}
 	}
 }

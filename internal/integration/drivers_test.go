@@ -87,10 +87,22 @@ func eachWayOf(t *testing.T, wanted func(d driverUnderTest) bool, f func(t *test
 // test ends.
 func (d driverUnderTest) client(t *testing.T, addr string, opts ...locker.ClientOption) *locker.Client {
 	t.Helper()
-	if !d.wrapped {
-		return d.open(t, "redis://"+addr, opts...)
+	return newClient(t, d.connector(t, addr), opts...)
+}
+
+func (d driverUnderTest) connector(t *testing.T, addr string) driver.Connector {
+	t.Helper()
+	if d.wrapped {
+		return d.wrap(t, addr)
 	}
-	return newClient(t, d.wrap(t, addr), opts...)
+	return d.byDSN(t, "redis://"+addr)
+}
+
+func (d driverUnderTest) byDSN(t *testing.T, dsn string) driver.Connector {
+	t.Helper()
+	connector, err := locker.OpenConnector(d.name, dsn)
+	require.NoError(t, err)
+	return connector
 }
 
 // open returns a lock client by a DSN.
@@ -100,23 +112,6 @@ func (d driverUnderTest) open(t *testing.T, dsn string, opts ...locker.ClientOpt
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
-}
-
-// openCounted is open for a client whose requests are counted.
-func (d driverUnderTest) openCounted(t *testing.T, dsn string, opts ...locker.ClientOption) countedClient {
-	t.Helper()
-	connector, err := locker.OpenConnector(d.name, dsn)
-	require.NoError(t, err)
-	return newCountedClient(t, connector, opts...)
-}
-
-// counted is client for one whose requests are counted.
-func (d driverUnderTest) counted(t *testing.T, addr string, opts ...locker.ClientOption) countedClient {
-	t.Helper()
-	if !d.wrapped {
-		return d.openCounted(t, "redis://"+addr, opts...)
-	}
-	return newCountedClient(t, d.wrap(t, addr), opts...)
 }
 
 // connect takes a lock and gives it up, for clients whose requests have little time: the first

@@ -155,7 +155,7 @@ func TestReleasingWriteWhileReadingLetsReadersIn(t *testing.T) {
 	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		ctx := locker.WithOwner(soon(t), locker.NewOwner())
 		rw := rwlock.New(d.client(t, srv.Addr), "k")
-		other := d.counted(t, srv.Addr)
+		other := newCountedClient(t, d.connector(t, srv.Addr))
 		var reading *locker.Lease
 		next := other.requireWoken(t, readKind.on(other.Client, "k"), func() *locker.Lease {
 			if reading != nil {

@@ -28,7 +28,7 @@ func TestWakeUpBetweenAllDrivers(t *testing.T) {
 	eachWay(t, func(t *testing.T, from driverUnderTest) {
 		holder := from.client(t, srv.Addr)
 		for _, to := range drivers {
-			waiter := to.counted(t, srv.Addr)
+			waiter := newCountedClient(t, to.connector(t, srv.Addr))
 			mustUnlock(t, waiter.requireWoken(t, waiter.Mutex("k"), func() *locker.Lease { return mustLock(t, holder.Mutex("k")) }, func(*locker.Lease) {}))
 		}
 	})
