@@ -109,7 +109,7 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 	base, queue, enqueue, mutex, holds := read("base"), read("queue"), read("enqueue"), read("mutex"), read("holds")
 	// Where the script for all cases is broken, the short roads ahead of it are left out.
 	short := map[string]string{
-		"acquire": read("enter") + read("acquire_held") + read("acquire_free"), "release": read("heir") + read("release_held"),
+		"acquire": read("enter") + read("acquire_held") + read("acquire_free"), "release": read("release_free") + read("heir") + read("release_held"),
 		"hold": read("enter") + read("kept_out") + read("hold_held") + read("hold_free"), "hold_release": read("heir") + read("kept_out") + read("hold_release_held"),
 	}
 	found := map[string]luaScript{}

@@ -17,11 +17,15 @@ type leash struct {
 	inner  context.Context // ends as the leash does
 	cancel context.CancelFunc
 	pool   *leashes
-	timer  *time.Timer
 	ended  func() // callerEnded, made once
 	use    atomic.Pointer[use]
 	err    atomic.Pointer[error] // why it has ended
 	untie  func() bool           // from the caller's context; nil if that cannot end
+
+	// Where and until when it is held by the pool's deadlines, whose mu guards both. The
+	// place is negative when it is not held.
+	place int
+	end   time.Time
 }
 
 // A use is what is particular to one request.
@@ -34,6 +38,7 @@ type use struct {
 type leashes struct {
 	base context.Context
 	idle sync.Pool
+	deadlines
 }
 
 // take returns a leash for a request that may take so long.
@@ -42,11 +47,11 @@ func (p *leashes) take(caller context.Context, within time.Duration) *leash {
 	if l == nil || l.inner.Err() != nil {
 		l = &leash{pool: p}
 		l.inner, l.cancel = context.WithCancel(p.base)
-		l.timer, l.ended = time.AfterFunc(within, l.timeUp), l.callerEnded
-	} else {
-		l.timer.Reset(within)
+		l.ended = l.callerEnded
 	}
-	l.use.Store(&use{caller, time.Now().Add(within)})
+	end := time.Now().Add(within)
+	l.use.Store(&use{caller, end})
+	p.add(l, end)
 	if l.untie = nil; caller.Done() != nil {
 		l.untie = context.AfterFunc(caller, l.ended)
 	}
@@ -55,7 +60,7 @@ func (p *leashes) take(caller context.Context, within time.Duration) *leash {
 
 // release ends the request, which has come to err.
 func (l *leash) release(err error) {
-	stopped := l.timer.Stop()
+	stopped := l.pool.remove(l)
 	if l.untie != nil {
 		stopped = l.untie() && stopped
 	}
@@ -66,11 +71,9 @@ func (l *leash) release(err error) {
 	}
 }
 
-func (l *leash) timeUp() { l.end(context.DeadlineExceeded) }
+func (l *leash) callerEnded() { l.finish(l.use.Load().caller.Err()) }
 
-func (l *leash) callerEnded() { l.end(l.use.Load().caller.Err()) }
-
-func (l *leash) end(why error) {
+func (l *leash) finish(why error) {
 	l.err.CompareAndSwap(nil, &why)
 	l.cancel()
 }

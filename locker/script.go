@@ -40,6 +40,8 @@ var (
 	luaRenewals string
 	//go:embed lua/renew.lua
 	luaRenew string
+	//go:embed lua/release_free.lua
+	luaReleaseFree string
 	//go:embed lua/release_held.lua
 	luaReleaseHeld string
 	//go:embed lua/release.lua
@@ -103,7 +105,7 @@ var (
 	mutexFamily = family{
 		acquire:  newScript(luaEnter, luaAcquireHeld, luaAcquireFree, luaBase, luaQueue, luaEnqueue, luaMutex, luaHandOver, luaAcquire),
 		renew:    newScript(luaBase, luaMutex, luaRenewals, luaRenew).decidedBy(heldVerdict).bundled(64),
-		release:  newScript(luaHeir, luaReleaseHeld, luaBase, luaQueue, luaMutex, luaHandOver, luaRelease).decidedBy(heldVerdict),
+		release:  newScript(luaReleaseFree, luaHeir, luaReleaseHeld, luaBase, luaQueue, luaMutex, luaHandOver, luaRelease).decidedBy(heldVerdict),
 		giveUp:   newScript(luaBase, luaQueue, luaMutex, luaHandOver, luaGiveUp),
 		attach:   newScript(luaBase, luaMutex, luaAttach),
 		unattach: newScript(luaBase, luaMutex, luaUnattach),

@@ -28,6 +28,7 @@ type watchdog struct {
 	firing  []*job        // taken out of the agenda, and told that their time has come
 	wake    chan struct{} // the earliest time has changed
 	alarm   time.Duration // when the watching goroutine will look next, since epoch; 0 while it looks
+	asked   time.Duration // when it was last woken for, since epoch
 	running bool
 	closed  bool
 	lanes   [2]lane
@@ -115,7 +116,7 @@ func (w *watchdog) put(j *job, at time.Time, early time.Duration) {
 	j.early = uint32(early.Microseconds())
 	w.jobs.put(j, since)
 	if since < w.alarm {
-		w.alarm = 0 // it is on its way
+		w.alarm, w.asked = 0, since // it is on its way
 		select {
 		case w.wake <- struct{}{}:
 		default:
@@ -143,9 +144,15 @@ func (w *watchdog) watch() {
 			continue
 		}
 		w.mu.Lock()
-		at := time.Since(w.epoch) + idleAlarm
+		now := time.Since(w.epoch)
+		at := now + idleAlarm
 		if j := w.jobs.first(); j != nil {
 			at = j.at
+		}
+		if w.asked > now {
+			// That job may be over already. Where locks are held for a short time only, it
+			// is nearly always, and the next one would have to wake this goroutine again.
+			at = min(at, w.asked)
 		}
 		w.alarm = max(at, 1)
 		w.mu.Unlock()

@@ -1,24 +1,19 @@
--- For the short roads of the scripts that release. Returns nothing if nobody waits; else
--- the first reservation, and all that is needed to grant it the lock, if its waiter is
--- alive and listens.
-local function heir()
-  local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
-  if not first then
-    return
-  end
+-- For the short roads of the scripts that release. Returns all that is needed to grant the
+-- lock to the reservation that is first, if its waiter is alive and listens.
+local function heir(first)
   local passed, expires, seq, mode, id, ttl, retention, owner, channel, tail = string.match(redis.call('HGET', KEYS[4], first) or '',
     '^gl1|1|(%d)|(%d+)|(%-?%d+)|(%l)|(%x+)|(%d+)|(%d+)|([^|]*)|([^|]*)|(.*)$')
   if not mode then
-    return first
+    return
   end
   local t = redis.call('TIME')
   local now = t[1] * 1000000 + t[2]
   local left = expires - now / 1000
   if left < 1 or ARGV[2] == '1' and passed == '0' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] == 0 then
-    return first
+    return
   end
-  return first, {mode = mode, id = id, seq = seq, ttl = ttl, retention = retention, owner = owner, channel = channel, tail = tail,
-    lease = math.floor(math.min(ttl, left)), now = now}
+  return {mode = mode, id = id, seq = seq, ttl = ttl, retention = retention, owner = owner, channel = channel, tail = tail,
+    lease = tonumber(ttl) <= left and ttl or string.format('%d', left), now = now}
 end
 
 -- Draws its fencing token; false where memory is short, or the last one is none.
@@ -30,7 +25,7 @@ local function draw(e)
   if not last or not (last >= 0 and last < 9007199254740991) then
     return false
   end
-  local token = string.format('%.0f', math.max(last + 1, e.now))
+  local token = string.format('%d', math.max(last + 1, e.now))
   return redis.pcall('SET', KEYS[2], token, 'PX', e.retention).ok and token
 end
 

@@ -6,7 +6,8 @@ do
   local hold = type(kind) == 'string' and redis.call('HGET', KEYS[1], ARGV[1])
   local fields = hold and (string.sub(hold, 1, 1) == 'r' and 2 or 3)
   if hold and redis.call('HLEN', KEYS[1]) == fields then
-    local first, e = heir()
+    local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+    local e = first and heir(first)
     local t = not first and redis.call('TIME')
     local now = t and t[1] * 1000 + t[2] / 1000 or e and e.now / 1000
     if now and (tonumber(string.match(hold, '^%a|(%d+)|')) or 0) > now then
@@ -17,7 +18,7 @@ do
       if token then
         -- Deleting first, it may write where memory is short.
         redis.call('DEL', KEYS[1])
-        local expires = string.format('%.0f', e.now / 1000 + e.lease)
+        local expires = string.format('%d', e.now / 1000 + e.lease)
         local set = redis.pcall('HSET', KEYS[1], 'gl1', kind, e.id,
           table.concat({e.mode, expires, e.ttl, token, e.owner, e.tail}, '|'), 'w', expires)
         if type(set) ~= 'number' then
