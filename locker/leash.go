@@ -17,21 +17,22 @@ type leash struct {
 	inner  context.Context // ends as the leash does
 	cancel context.CancelFunc
 	pool   *leashes
-	ended  func() // callerEnded, made once
-	use    atomic.Pointer[use]
+	ended  func()                // callerEnded, made once
 	err    atomic.Pointer[error] // why it has ended
 	untie  func() bool           // from the caller's context; nil if that cannot end
+
+	silent func() bool // silence, made once
+
+	mu       sync.Mutex      // guards all below
+	caller   context.Context // whose request it is
+	deadline time.Time
+	called   func() // when the leash ends; nil if nobody has asked for it
+	rung     bool   // it has ended
 
 	// Where and until when it is held by the pool's deadlines, whose mu guards both. The
 	// place is negative when it is not held.
 	place int
 	end   time.Time
-}
-
-// A use is what is particular to one request.
-type use struct {
-	caller   context.Context
-	deadline time.Time
 }
 
 // leashes are those of a client that nobody holds. All end with base.
@@ -47,10 +48,11 @@ func (p *leashes) take(caller context.Context, within time.Duration) *leash {
 	if l == nil || l.inner.Err() != nil {
 		l = &leash{pool: p}
 		l.inner, l.cancel = context.WithCancel(p.base)
-		l.ended = l.callerEnded
+		l.ended, l.silent = l.callerEnded, l.silence
+		context.AfterFunc(l.inner, l.ring)
 	}
 	end := time.Now().Add(within)
-	l.use.Store(&use{caller, end})
+	l.serve(caller, end)
 	p.add(l, end)
 	if l.untie = nil; caller.Done() != nil {
 		l.untie = context.AfterFunc(caller, l.ended)
@@ -71,7 +73,23 @@ func (l *leash) release(err error) {
 	}
 }
 
-func (l *leash) callerEnded() { l.finish(l.use.Load().caller.Err()) }
+// serve makes it the leash of another request.
+func (l *leash) serve(caller context.Context, deadline time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.caller, l.deadline = caller, deadline
+}
+
+func (l *leash) request() (caller context.Context, deadline time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.caller, l.deadline
+}
+
+func (l *leash) callerEnded() {
+	caller, _ := l.request()
+	l.finish(caller.Err())
+}
 
 func (l *leash) finish(why error) {
 	l.err.CompareAndSwap(nil, &why)
@@ -80,15 +98,45 @@ func (l *leash) finish(why error) {
 
 // Deadline implements [context.Context].
 func (l *leash) Deadline() (time.Time, bool) {
-	u := l.use.Load()
-	if end, ok := u.caller.Deadline(); ok && end.Before(u.deadline) {
+	caller, deadline := l.request()
+	if end, ok := caller.Deadline(); ok && end.Before(deadline) {
 		return end, true
 	}
-	return u.deadline, true
+	return deadline, true
 }
 
 // Done implements [context.Context].
 func (l *leash) Done() <-chan struct{} { return l.inner.Done() }
+
+// OnEnd is what package aside asks for, so that a driver that has a request broken off
+// needs not allocate for it.
+func (l *leash) OnEnd(f func()) (stop func() bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rung || l.called != nil {
+		return context.AfterFunc(l.inner, f)
+	}
+	l.called = f
+	return l.silent
+}
+
+func (l *leash) ring() {
+	l.mu.Lock()
+	f := l.called
+	l.called, l.rung = nil, true
+	l.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
+
+func (l *leash) silence() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	inTime := l.called != nil
+	l.called = nil
+	return inTime
+}
 
 // AfterFunc lets package context derive contexts without a goroutine for each.
 func (l *leash) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(l.inner, f) }
@@ -103,4 +151,7 @@ func (l *leash) Err() error {
 }
 
 // Value implements [context.Context].
-func (l *leash) Value(key any) any { return l.use.Load().caller.Value(key) }
+func (l *leash) Value(key any) any {
+	caller, _ := l.request()
+	return caller.Value(key)
+}

@@ -97,3 +97,61 @@ func TestLeashServesTheNextRequest(t *testing.T) {
 		}
 	})
 }
+
+func TestLeashCallsWhenItEnds(t *testing.T) {
+	ends := map[string]func(closeClient, endCaller context.CancelFunc){
+		"its time is up": func(_, _ context.CancelFunc) { time.Sleep(time.Second) },
+		"caller":         func(_, endCaller context.CancelFunc) { endCaller() },
+		"client":         func(closeClient, _ context.CancelFunc) { closeClient() },
+	}
+	for name, end := range ends {
+		leashBubble(t, func(t *testing.T, p *leashes, closeClient context.CancelFunc) {
+			ctx, endCaller := context.WithCancel(t.Context())
+			defer endCaller()
+			used := p.take(ctx, time.Second)
+			assert.True(t, used.OnEnd(func() { t.Error(name, "called after it was stopped") })())
+			used.release(nil)
+
+			l := p.take(ctx, time.Second)
+			called := make(chan string, 3)
+			stop := l.OnEnd(func() { called <- "first" })
+			other := l.OnEnd(func() { called <- "second" })
+			end(closeClient, endCaller)
+			synctest.Wait()
+			assert.Len(t, called, 2, name)
+			assert.False(t, stop(), name)
+			assert.False(t, other(), name)
+			assert.False(t, l.OnEnd(func() { called <- "late" })(), name)
+			synctest.Wait()
+			assert.Len(t, called, 3, name)
+			l.release(l.Err())
+		})
+	}
+}
+
+// One timer ends all, each at its own time.
+func TestLeashesEndAtTheirTimes(t *testing.T) {
+	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+		begun := time.Now()
+		answered := p.take(t.Context(), 500*time.Millisecond)
+		for _, within := range []time.Duration{3 * time.Second, time.Second, 2 * time.Second, time.Second} {
+			l := p.take(t.Context(), within)
+			defer l.release(context.DeadlineExceeded)
+			context.AfterFunc(l, func() {
+				assert.Equal(t, within, time.Since(begun))
+				assert.Equal(t, context.DeadlineExceeded, l.Err())
+			})
+		}
+		answered.release(nil)
+		time.Sleep(2500 * time.Millisecond)
+		l := p.take(t.Context(), time.Second)
+		time.Sleep(500 * time.Millisecond)
+		assert.NoError(t, l.Err())
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, context.DeadlineExceeded, l.Err())
+		l.release(l.Err())
+		assert.Empty(t, p.held)
+		assert.Zero(t, p.armed, "nobody is woken when there is no request")
+	})
+}

@@ -347,3 +347,25 @@ func TestExtendRacesARenewal(t *testing.T) {
 		assert.True(t, l.Valid(), "%v", l.Err())
 	})
 }
+
+// A lock that is held for a short time only is given up before the watching goroutine has
+// looked at it. The next one, whose time comes later, does not wake it once more.
+func TestShortHoldsDoNotWakeTheWatchdog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchdog(newLink(nil))
+		defer w.close()
+		long := new(job)
+		require.True(t, w.add(long, time.Now().Add(time.Minute), 0))
+		synctest.Wait()
+		short := new(job)
+		require.True(t, w.add(short, time.Now().Add(3*time.Second), 0))
+		w.remove(short)
+		synctest.Wait()
+		assert.Equal(t, 3*time.Second, w.alarm)
+		next := new(job)
+		require.True(t, w.add(next, time.Now().Add(4*time.Second), 0))
+		assert.Empty(t, w.wake)
+		w.remove(next)
+		w.remove(long)
+	})
+}

@@ -15,7 +15,7 @@ import (
 	"github.com/golocker/golocker/locker/driver/aside"
 )
 
-// A call is one Do or DoBatch. It is made aside, since taking a connection from the
+// A call is one Do or DoBatch. It is made aside where taking a connection from the
 // pool may heed no ctx. A connection on which a call has to end early is broken, so
 // that the call ends and the pool drops the connection: a late reply is never read
 // as another command's.
@@ -36,12 +36,19 @@ type call struct {
 
 	silence *time.Timer // breaks the connection; nil if ctx does so before
 
-	one [1]driver.Command // of Do
-	its [1]driver.Result
+	one  [1]driver.Command // of Do
+	its  [1]driver.Result
+	args [16]any
+
+	cutOff func() // calls Break; made once
 }
 
 // calls are those that are over, and that nobody knows any more.
-var calls = sync.Pool{New: func() any { return new(call) }}
+var calls = sync.Pool{New: func() any {
+	k := new(call)
+	k.cutOff = func() { k.Break() }
+	return k
+}}
 
 func newCall(c *conn, ctx context.Context) *call {
 	k := calls.Get().(*call)
@@ -51,7 +58,7 @@ func newCall(c *conn, ctx context.Context) *call {
 
 func (k *call) recycle() {
 	if !k.timed {
-		*k = call{}
+		*k = call{cutOff: k.cutOff}
 		calls.Put(k)
 	}
 }
@@ -74,7 +81,12 @@ func (k *call) make() error {
 // does so, and there seems to be one.
 func (k *call) run() error {
 	c, ctx := k.conn, k.ctx
-	if end, ok := ctx.Deadline(); !ok || time.Until(end) > c.patience || c.pool.IdleCount() == 0 {
+	end, ok := ctx.Deadline()
+	bound := ok && time.Until(end) <= c.patience && c.pool.IdleCount() > 0
+	if bound && c.prompt {
+		return k.runHere()
+	}
+	if !bound {
 		bounded, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(c.life, cancel)()
@@ -88,6 +100,19 @@ func (k *call) run() error {
 	if c.crew.Call(k.borrowing, c.life.Done(), k) != nil {
 		return c.unconnected(ctx, context.DeadlineExceeded)
 	}
+	return k.unsent
+}
+
+// runHere makes the call without the detour by another goroutine, which costs more than
+// all else that is done here.
+func (k *call) runHere() error {
+	k.conn.underway.enter(k)
+	stop := aside.OnEnd(k.ctx, k.cutOff)
+	k.Run()
+	if !stop() {
+		k.timed = true // cutOff may still be on its way
+	}
+	k.conn.underway.leave(k)
 	return k.unsent
 }
 
@@ -111,7 +136,7 @@ func (k *call) Run() {
 	defer k.giveBack(rc)
 	if len(k.cmds) == 1 {
 		args := k.cmds[0].Args
-		k.results[0], _ = k.result(rc.Do(args[0], arguments(args)...))
+		k.results[0], _ = k.result(rc.Do(args[0], appendArguments(k.args[:0], args)...))
 	} else {
 		k.pipeline(rc)
 	}

@@ -23,10 +23,12 @@ type conn struct {
 	mode     driver.Mode
 	patience time.Duration // the longest wait for a connection of pool
 	silence  time.Duration // the longest wait for a reply
+	prompt   bool          // getting a connection of pool heeds ctx
 	suspect  func()        // has other idle connections dropped, after one broke
 	close    func()        // closes what was opened
 
-	crew          aside.Crew  // makes the calls
+	crew          aside.Crew  // makes calls that must be made aside
+	underway      underway    // the others
 	severable     atomic.Bool // pool's connections can be severed
 	subscriptions pubsub.Group
 	life          context.Context // ends with Close
@@ -51,6 +53,7 @@ func wrapPool(pool *redis.Pool) (*conn, error) {
 		dial:     dial,
 		patience: driver.DefaultTimeout,
 		silence:  driver.DefaultTimeout,
+		prompt:   pool.DialContext != nil && pool.TestOnBorrow == nil,
 		suspect:  func() {},
 		close:    func() {},
 	}, nil
@@ -96,6 +99,7 @@ func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
 // connections only those are closed on which a call was in flight.
 func (c *conn) Close() error {
 	c.end()
+	c.underway.breakAll()
 	c.crew.Close()
 	c.close()
 	return c.subscriptions.Close()

@@ -58,21 +58,20 @@
 // The pool remains the application's: closing the lock client closes only the
 // connections on which a call was in flight. What matters in its settings:
 //
-//   - TestOnBorrow: without it, the first call on a connection that the server
+//   - TestOnBorrowContext: without it, the first call on a connection that the server
 //     has closed meanwhile fails, with an outcome that is unknown. Let it PING
 //     what was idle for a second or more.
 //   - MaxActive and Wait: without Wait, a call fails with redis.ErrPoolExhausted
 //     when all connections are in use; with it, it waits until its ctx ends.
 //     Locks hold no connection while they are held or waited for.
 //   - MaxIdle: 0, the default, makes a new connection for every call.
-//   - Dial: it should have redis.DialConnectTimeout. A Dial or TestOnBorrow that
-//     hangs does not keep a call from returning, but its goroutine and its
-//     place in the pool stay until it returns. Rather set DialContext and
-//     TestOnBorrowContext.
+//   - DialContext and TestOnBorrowContext: rather set these than Dial and
+//     TestOnBorrow, which ignore ctx. Where one of the latter is in use, each call
+//     takes the turn through another goroutine, so that it returns in time all the
+//     same, which costs a lone caller more than all else that is done here. That
+//     goroutine and its place in the pool stay until the function returns, so that
+//     Dial should have redis.DialConnectTimeout.
 //   - Connections of another make than redigo's, such as those of tracers, must
 //     implement redis.ConnWithContext, as all of redigo's do; otherwise every
 //     call fails without being sent.
-//
-// Each call takes a goroutine for its time, which is kept for the next one, because
-// Dial and TestOnBorrow may ignore ctx.
 package redigo

@@ -18,10 +18,26 @@ func arguments(command []string) []any {
 
 func appendArguments(args []any, command []string) []any {
 	for _, arg := range command[1:] {
-		args = append(args, arg)
+		args = append(args, argument(arg))
 	}
 	return args
 }
+
+// argument makes a string one of redigo's, for the most frequent ones without allocating.
+func argument(s string) any {
+	switch s {
+	case "NX":
+		return "NX"
+	case "PX":
+		return "PX"
+	}
+	if len(s) == 1 && '0' <= s[0] && s[0] <= '9' {
+		return digits[s[0]-'0']
+	}
+	return s
+}
+
+var digits = [...]any{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
 
 // value makes a [driver.Value] of a reply. It changes arrays in place.
 func value(reply any) driver.Value {

@@ -46,3 +46,14 @@ func ExampleCrew() {
 	fmt.Println("it has run:", c.err) // since Break has ended it
 	// Output: it has run: connection closed
 }
+
+// The reply comes before ctx ends, so that the connection stays as it is.
+func ExampleOnEnd() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	closed := false
+	stop := aside.OnEnd(ctx, func() { closed = true })
+	// The request is made here, by the caller's own goroutine.
+	fmt.Println("in time:", stop(), "closed:", closed)
+	// Output: in time: true closed: false
+}

@@ -1,0 +1,33 @@
+package redigo
+
+import "sync"
+
+// underway are the calls that are made by their callers' own goroutines.
+type underway struct {
+	mu    sync.Mutex
+	calls map[*call]struct{}
+}
+
+func (u *underway) enter(k *call) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.calls == nil {
+		u.calls = make(map[*call]struct{})
+	}
+	u.calls[k] = struct{}{}
+}
+
+func (u *underway) leave(k *call) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.calls, k)
+}
+
+// breakAll ends all. Who enters later sees that the conn is closed.
+func (u *underway) breakAll() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for k := range u.calls {
+		k.Break()
+	}
+}

@@ -1,0 +1,22 @@
+package aside
+
+import "context"
+
+// OnEnd has f called in another goroutine when ctx ends. stop takes that back, and returns
+// false if f has been called or is about to be; it must be called once, before the call
+// that ctx was passed to returns.
+//
+// It is for calls that something can break off, so that they need not be made aside. It is
+// what [context.AfterFunc] is, but costs nothing with the contexts that package locker
+// makes for most calls.
+func OnEnd(ctx context.Context, f func()) (stop func() bool) {
+	if a, ok := ctx.(alarm); ok {
+		return a.OnEnd(f)
+	}
+	return context.AfterFunc(ctx, f)
+}
+
+// An alarm is a context with an OnEnd of its own.
+type alarm interface {
+	OnEnd(f func()) (stop func() bool)
+}
