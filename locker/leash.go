@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/golocker/golocker/locker/driver"
 )
 
 // A leash is the context of one request: it ends with the caller's, when the request has
@@ -29,49 +27,22 @@ type leash struct {
 	called   func() // when the leash ends; nil if nobody has asked for it
 	rung     bool   // it has ended
 
-	// Where and until when it is held by the pool's deadlines, whose mu guards both. The
-	// place is negative when it is not held.
+	// Where and until when the pool holds it, whose mu guards both. The place is negative
+	// when it does not.
 	place int
 	end   time.Time
 }
 
-// leashes are those of a client that nobody holds. All end with base.
-type leashes struct {
-	base context.Context
-	idle sync.Pool
-	deadlines
-}
-
-// take returns a leash for a request that may take so long.
-func (p *leashes) take(caller context.Context, within time.Duration) *leash {
-	l, _ := p.idle.Get().(*leash)
-	if l == nil || l.inner.Err() != nil {
-		l = &leash{pool: p}
-		l.inner, l.cancel = context.WithCancel(p.base)
-		l.ended, l.silent = l.callerEnded, l.silence
-		context.AfterFunc(l.inner, l.ring)
-	}
-	end := time.Now().Add(within)
-	l.serve(caller, end)
-	p.add(l, end)
-	if l.untie = nil; caller.Done() != nil {
-		l.untie = context.AfterFunc(caller, l.ended)
-	}
+func newLeash(p *leashes) *leash {
+	l := &leash{pool: p}
+	l.inner, l.cancel = context.WithCancel(p.base)
+	l.ended, l.silent = l.callerEnded, l.silence
+	context.AfterFunc(l.inner, l.ring)
 	return l
 }
 
 // release ends the request, which has come to err.
-func (l *leash) release(err error) {
-	stopped := l.pool.remove(l)
-	if l.untie != nil {
-		stopped = l.untie() && stopped
-	}
-	if stopped && l.inner.Err() == nil && (err == nil || driver.OutcomeOf(err) == driver.OutcomeReplied) {
-		l.pool.idle.Put(l)
-	} else {
-		l.cancel()
-	}
-}
+func (l *leash) release(err error) { l.pool.release(l, err) }
 
 // serve makes it the leash of another request.
 func (l *leash) serve(caller context.Context, deadline time.Time) {

@@ -3,9 +3,11 @@ package locker
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -154,4 +156,40 @@ func TestLeashesEndAtTheirTimes(t *testing.T) {
 		assert.Empty(t, p.held)
 		assert.Zero(t, p.armed, "nobody is woken when there is no request")
 	})
+}
+
+// What is not needed any more is let go of, also by the context with which all end.
+func TestLeashesAreLetGo(t *testing.T) {
+	const burst = 3 * maxIdleLeashes
+	base, end := context.WithCancel(context.Background())
+	defer end()
+	p := &leashes{base: base}
+	held := make([]*leash, burst)
+	known := make([]weak.Pointer[leash], burst)
+	type key struct{}
+	values := make([]weak.Pointer[[64]byte], burst) // that the callers' contexts hold
+	for i := range held {
+		v := new([64]byte)
+		held[i] = p.take(context.WithValue(context.Background(), key{}, v), time.Minute)
+		require.Same(t, v, held[i].Value(key{}))
+		known[i], values[i] = weak.Make(held[i]), weak.Make(v)
+	}
+	for i, l := range held {
+		l.release(nil)
+		held[i] = nil
+	}
+	runtime.GC()
+	runtime.GC()
+	leashesLeft, valuesLeft := 0, 0
+	for i := range known {
+		if known[i].Value() != nil {
+			leashesLeft++
+		}
+		if values[i].Value() != nil {
+			valuesLeft++
+		}
+	}
+	assert.Equal(t, maxIdleLeashes, leashesLeft)
+	assert.Zero(t, valuesLeft)
+	runtime.KeepAlive(p)
 }
