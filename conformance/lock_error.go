@@ -20,9 +20,9 @@ var lockErrorCases = []testCase{
 			held := k.take(k.client(locker.Label("the holder")).Mutex(name, append(opts, locker.TTL(k.times.long))...))
 			c := k.client()
 			why := errors.New("shutting down")
+			begun := time.Now()
 			ctx, cancel := context.WithTimeoutCause(k.ctx, k.time.short, why)
 			defer cancel()
-			begun := time.Now()
 			_, err := c.Mutex(name, opts...).Lock(ctx)
 			k.waitError(err, why, context.DeadlineExceeded)
 			if took := time.Since(begun); took < k.time.short || took > k.time.short+k.times.prompt {
