@@ -21,7 +21,7 @@ var queueMutants = []lockMutant{
 
 	shortMutant("short: newcomers do not see the queue", "acquire", "redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5])", "redis.call('EXISTS', KEYS[1], KEYS[5])",
 		"Queue/Newcomer"),
-	shortMutant("short: who came last is first", "acquire", "redis.call('ZRANK', KEYS[3], ARGV[7])",
+	shortMutant("short: who came last is first", "acquire", "lasts and redis.pcall('ZRANK', KEYS[3], ARGV[7])",
 		"redis.call('ZCARD', KEYS[3]) - 1 redis.call('ZADD', KEYS[3], '-' .. seq, ARGV[7])",
 		"Queue/Order"),
 	shortMutant("short: a wrong remaining time", "acquire", "return {0, left, string.sub(", "return {0, 1000 * left, string.sub(",

@@ -12,7 +12,7 @@ import (
 // neededRules are the ACL rules of a user for locks, without those for their names.
 // docs/servers.md has the same ones.
 const neededRules = "~__golocker:* &__golocker:* +set +get +mget +del +exists +type +pttl +pexpire +time " +
-	"+zadd +zrem +zcard +zscore +zrank +zrange +zrevrange +zrevrangebyscore +hset +hget +hdel +hlen +hscan +hgetall " +
+	"+zadd +zrem +zcard +zscore +zrank +zrange +zrevrangebyscore +hset +hget +hdel +hlen +hscan +hgetall " +
 	"+publish +pubsub|numsub +subscribe +unsubscribe +ping +eval +evalsha +hello +auth +select +info +client|setname"
 
 // A PermissionError says that the server's ACL does not permit the user of this client

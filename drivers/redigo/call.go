@@ -26,7 +26,7 @@ type call struct {
 	cmds      []driver.Command
 	results   []driver.Result
 	unsent    error // why none of the commands was sent
-	timed     bool  // there was a timer that may know of the call still
+	timed     bool  // something may know of the call still
 
 	mu      sync.Mutex // guards all below
 	rc      redis.Conn // while commands are under way on it
@@ -40,6 +40,7 @@ type call struct {
 	its  [1]driver.Result
 	args [16]any
 
+	noDial noDial
 	cutOff func() // calls Break; made once
 }
 
@@ -83,8 +84,8 @@ func (k *call) run() error {
 	c, ctx := k.conn, k.ctx
 	end, ok := ctx.Deadline()
 	bound := ok && time.Until(end) <= c.patience && c.pool.IdleCount() > 0
-	if bound && c.prompt {
-		return k.runHere()
+	if bound && c.prompt != never && k.runHere() {
+		return k.unsent
 	}
 	if !bound {
 		bounded, cancel := context.WithCancel(ctx)
@@ -104,17 +105,34 @@ func (k *call) run() error {
 }
 
 // runHere makes the call without the detour by another goroutine, which costs more than
-// all else that is done here.
-func (k *call) runHere() error {
-	k.conn.underway.enter(k)
-	stop := aside.OnEnd(k.ctx, k.cutOff)
-	k.Run()
-	if !stop() {
-		k.timed = true // cutOff may still be on its way
+// all else that is done here. It returns false if there is no connection for that.
+func (k *call) runHere() bool {
+	borrowing := k.ctx
+	if k.conn.prompt == whenIdle {
+		k.noDial.Context = k.ctx
+		borrowing = &k.noDial
 	}
-	k.conn.underway.leave(k)
-	return k.unsent
+	rc, err := k.conn.borrow(borrowing)
+	switch {
+	case err != nil && k.conn.prompt == always:
+		k.unsent = k.conn.unconnected(k.ctx, err)
+		return true
+	case err != nil:
+		k.timed = true // who dials may have kept the ctx
+		return false
+	}
+	k.conn.underway.enter(k)
+	defer k.conn.underway.leave(k)
+	stop := aside.OnEnd(k.ctx, k.cutOff)
+	defer func() { k.timed = !stop() || k.timed }() // else cutOff may be on its way
+	k.use(rc)
+	return true
 }
+
+// A noDial is a ctx in which an idle connection can be had, but no time is left to make one.
+type noDial struct{ context.Context }
+
+func (*noDial) Deadline() (time.Time, bool) { return time.Unix(0, 0), true }
 
 var _ aside.Breaker = (*call)(nil)
 
@@ -125,7 +143,13 @@ func (k *call) Run() {
 		k.unsent = k.conn.unconnected(k.ctx, err)
 		return
 	}
-	if err = k.conn.probe(rc); err == nil {
+	k.use(rc)
+}
+
+// use makes the call on rc.
+func (k *call) use(rc redis.Conn) {
+	err := k.conn.probe(rc)
+	if err == nil {
 		err = k.begin(rc)
 	}
 	if err != nil {

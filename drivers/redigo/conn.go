@@ -23,9 +23,9 @@ type conn struct {
 	mode     driver.Mode
 	patience time.Duration // the longest wait for a connection of pool
 	silence  time.Duration // the longest wait for a reply
-	prompt   bool          // getting a connection of pool heeds ctx
-	suspect  func()        // has other idle connections dropped, after one broke
-	close    func()        // closes what was opened
+	prompt   promptness
+	suspect  func() // has other idle connections dropped, after one broke
+	close    func() // closes what was opened
 
 	crew          aside.Crew  // makes calls that must be made aside
 	underway      underway    // the others
@@ -38,6 +38,23 @@ type conn struct {
 // Format implements [fmt.Formatter], so that no way of printing shows a password, or
 // reads what calls are changing.
 func (*conn) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "redigo.Conn") }
+
+// A promptness tells when getting a connection of a pool ends as soon as ctx does.
+type promptness int
+
+const (
+	never    promptness = iota
+	whenIdle            // when one is idle
+	always
+)
+
+// promptnessOf is that of an application's pool, whose functions may do anything.
+func promptnessOf(pool *redis.Pool) promptness {
+	if pool.DialContext == nil || pool.TestOnBorrow != nil || pool.TestOnBorrowContext != nil {
+		return never
+	}
+	return whenIdle
+}
 
 // wrapPool returns a conn on the application's pool, of which it closes nothing.
 func wrapPool(pool *redis.Pool) (*conn, error) {
@@ -53,7 +70,7 @@ func wrapPool(pool *redis.Pool) (*conn, error) {
 		dial:     dial,
 		patience: driver.DefaultTimeout,
 		silence:  driver.DefaultTimeout,
-		prompt:   pool.DialContext != nil && pool.TestOnBorrow == nil,
+		prompt:   promptnessOf(pool),
 		suspect:  func() {},
 		close:    func() {},
 	}, nil

@@ -58,19 +58,21 @@
 // The pool remains the application's: closing the lock client closes only the
 // connections on which a call was in flight. What matters in its settings:
 //
-//   - TestOnBorrowContext: without it, the first call on a connection that the server
+//   - TestOnBorrow: without it, the first call on a connection that the server
 //     has closed meanwhile fails, with an outcome that is unknown. Let it PING
 //     what was idle for a second or more.
 //   - MaxActive and Wait: without Wait, a call fails with redis.ErrPoolExhausted
 //     when all connections are in use; with it, it waits until its ctx ends.
 //     Locks hold no connection while they are held or waited for.
 //   - MaxIdle: 0, the default, makes a new connection for every call.
-//   - DialContext and TestOnBorrowContext: rather set these than Dial and
-//     TestOnBorrow, which ignore ctx. Where one of the latter is in use, each call
-//     takes the turn through another goroutine, so that it returns in time all the
-//     same, which costs a lone caller more than all else that is done here. That
-//     goroutine and its place in the pool stay until the function returns, so that
-//     Dial should have redis.DialConnectTimeout.
+//   - Dial: it should have redis.DialConnectTimeout. A Dial or a test that
+//     hangs does not keep a call from returning, but its goroutine and its
+//     place in the pool stay until it returns. Rather set DialContext and
+//     TestOnBorrowContext. For that, each call takes a turn through another
+//     goroutine, which costs a lone caller more than all else that is done here;
+//     only with DialContext and without a test it does not, on a connection that
+//     is idle. That function must heed the deadline of its ctx, which may have
+//     passed: it is called so where there turns out to be no idle connection.
 //   - Connections of another make than redigo's, such as those of tracers, must
 //     implement redis.ConnWithContext, as all of redigo's do; otherwise every
 //     call fails without being sent.

@@ -66,7 +66,7 @@ func openPool(cfg driver.Config) *conn {
 		mode:     cfg.Mode,
 		patience: cfg.DialTimeout + cfg.Timeout,
 		silence:  cfg.Timeout,
-		prompt:   true,
+		prompt:   always,
 		suspect:  o.suspect,
 		close: func() {
 			o.dialer.Close()

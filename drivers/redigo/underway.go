@@ -23,7 +23,7 @@ func (u *underway) leave(k *call) {
 	delete(u.calls, k)
 }
 
-// breakAll ends all. Who enters later sees that the conn is closed.
+// breakAll ends all. Who enters later sees that the conn is closed, before it sends.
 func (u *underway) breakAll() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -21,7 +21,7 @@ do
       local last = tonumber(redis.call('GET', KEYS[2]) or 0)
       drawn = {}
       if last and last >= 0 and last < 9007199254740991 then
-        token = string.format('%d', math.max(last + 1, offer))
+        token = string.format('%.0f', math.max(last + 1, offer))
         drawn = redis.pcall('SET', KEYS[2], token, 'PX', ARGV[6])
       end
     end

@@ -48,7 +48,8 @@ local function now_us()
   return t[1] * 1000000 + t[2]
 end
 
--- Lua prints large numbers with 14 digits only; %.0f is exact up to 2^53.
+-- Lua prints large numbers with 14 digits only; %.0f is exact up to 2^53, and %d is too
+-- small on a server with 32 bits.
 local function digits(n)
   return string.format('%.0f', n)
 end

@@ -13,7 +13,7 @@ local function heir(first)
     return
   end
   return {mode = mode, id = id, seq = seq, ttl = ttl, retention = retention, owner = owner, channel = channel, tail = tail,
-    lease = tonumber(ttl) <= left and ttl or string.format('%d', left), now = now}
+    lease = tonumber(ttl) <= left and ttl or string.format('%.0f', math.floor(left)), now = now}
 end
 
 -- Draws its fencing token; false where memory is short, or the last one is none.
@@ -25,7 +25,7 @@ local function draw(e)
   if not last or not (last >= 0 and last < 9007199254740991) then
     return false
   end
-  local token = string.format('%d', math.max(last + 1, e.now))
+  local token = string.format('%.0f', math.max(last + 1, e.now))
   return redis.pcall('SET', KEYS[2], token, 'PX', e.retention).ok and token
 end
 

@@ -7,11 +7,11 @@ if not ARGV[12] and (ARGV[2] ~= 'r' or ARGV[6] == '0') and redis.call('EXISTS', 
     local last = tonumber(redis.call('GET', KEYS[2]) or 0)
     drawn = last and last >= 0 and last < 9007199254740991
     if drawn then
-      token = string.format('%d', math.max(last + 1, now))
+      token = string.format('%.0f', math.max(last + 1, now))
       drawn = redis.pcall('SET', KEYS[2], token, 'PX', ARGV[6]).ok
     end
   end
-  local expires = string.format('%d', now / 1000 + ARGV[5])
+  local expires = string.format('%.0f', now / 1000 + ARGV[5])
   local hold = table.concat({ARGV[2], expires, ARGV[5], token, ARGV[3], ARGV[4]}, '|')
   local set
   if drawn and ARGV[2] == 'r' then

@@ -18,7 +18,7 @@ do
       if token then
         -- Deleting first, it may write where memory is short.
         redis.call('DEL', KEYS[1])
-        local expires = string.format('%d', e.now / 1000 + e.lease)
+        local expires = string.format('%.0f', e.now / 1000 + e.lease)
         local set = redis.pcall('HSET', KEYS[1], 'gl1', kind, e.id,
           table.concat({e.mode, expires, e.ttl, token, e.owner, e.tail}, '|'), 'w', expires)
         if type(set) ~= 'number' then

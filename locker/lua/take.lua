@@ -27,7 +27,7 @@ local offer, last, slack = tonumber(ARGV[5]), tonumber(redis.call('GET', KEYS[2]
 if not last or not (last >= 0 and offer > last) or offer > now + slack then
   return {2}
 end
-local token = string.format('%d', math.max(offer, now - slack))
+local token = string.format('%.0f', math.max(offer, now - slack))
 local drawn = redis.pcall('SET', KEYS[2], token, 'PX', ARGV[4])
 if drawn.ok and redis.pcall('SET', KEYS[1], 'gl1|m|' .. ARGV[1] .. '|' .. token .. ARGV[2], 'PX', ARGV[3]).ok then
   return {1, token}

@@ -3,8 +3,9 @@ package aside
 import "context"
 
 // OnEnd has f called in another goroutine when ctx ends. stop takes that back, and returns
-// false if f has been called or is about to be; it must be called once, before the call
-// that ctx was passed to returns.
+// false if f has been called or is about to be. It must be called once, before the call
+// that ctx was passed to returns: ctx may serve the next call then, and stop would take back
+// what that has asked for.
 //
 // It is for calls that something can break off, so that they need not be made aside. It is
 // what [context.AfterFunc] is, but costs nothing with the contexts that package locker

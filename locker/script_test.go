@@ -1,0 +1,28 @@
+package locker
+
+import (
+	"embed"
+	"io/fs"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+//go:embed lua
+var luaFiles embed.FS
+
+// In Lua 5.1 %d is a long of C, which has 32 bits on some servers: µs and the ms of a clock
+// do not fit. Those who need its speed print such a number in two parts.
+func TestScriptsPrintNumbersOnServersWith32Bits(t *testing.T) {
+	inOnePart := regexp.MustCompile(`format\('%d'`)
+	require.NoError(t, fs.WalkDir(luaFiles, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(luaFiles, path)
+		assert.NotRegexp(t, inOnePart, string(text), path)
+		return err
+	}))
+}
