@@ -78,6 +78,7 @@ func (e *Env) inScripts(s contestants.Spec, clients int) (map[string]float64, er
 		switch {
 		case clients > 0:
 			jostle(lockers, 300*time.Millisecond)
+			linger(lockers[0], lockers[len(lockers)-1], 1500*time.Millisecond)
 		case o.Renew:
 			if unlock, err := lockers[0].Lock(context.Background(), "renewed"); err == nil {
 				time.Sleep(o.TTL * 5 / 6)
@@ -115,6 +116,19 @@ func jostle(lockers []contestants.Locker, d time.Duration) {
 		})
 	}
 	wg.Wait()
+}
+
+// linger has one wait for so long that it looks whether the lock is still held, which
+// may not be what a newcomer does.
+func linger(holder, waiter contestants.Locker, d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	if unlock, err := holder.Lock(ctx, "lingered"); err == nil {
+		defer unlock()
+	}
+	if unlock, err := waiter.Lock(ctx, "lingered"); err == nil {
+		unlock()
+	}
 }
 
 // waitFor waits until the group is done, but no longer than limit.
