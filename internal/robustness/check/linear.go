@@ -47,7 +47,12 @@ func (s *seen) linear(name string, find finder) (unjudged int) {
 			unjudged += len(part)
 		case porcupine.Illegal:
 			a := stuck(steps, info)
-			find(Linearizable, span{a.asked, max(a.answered, a.used, a.ended, a.unlocked)}, fmt.Sprintf("in no order of the leases around it can %v have been granted the lock when it was", a), a)
+			// One that was detached is there for longer than its worker used it.
+			last := max(a.answered, a.used, a.ended, a.unlocked)
+			if certain, held := a.certain(); held {
+				last = max(last, certain.to)
+			}
+			find(Linearizable, span{a.asked, last}, fmt.Sprintf("in no order of the leases around it can %v have been granted the lock when it was", a), a)
 		}
 		if len(part) == len(leases) {
 			break
