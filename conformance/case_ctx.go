@@ -18,7 +18,7 @@ var ctxCases = []testCase{
 		expired, cancel := context.WithDeadline(k.ctx, time.Now().Add(-time.Second))
 		defer cancel()
 		for _, ctx := range []context.Context{cancelled, expired} {
-			for range 10 { // a driver may send some of them
+			for range 10 { // a driver may let it depend on chance
 				_, err := k.do(ctx, conn, cmd("INCR", k.key("n")))
 				k.is("Do with an ended ctx", err, ctx.Err())
 				k.outcome("Do with an ended ctx", err, driver.OutcomeNotSent)

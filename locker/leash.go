@@ -15,17 +15,18 @@ type leash struct {
 	inner  context.Context // ends as the leash does
 	cancel context.CancelFunc
 	pool   *leashes
-	ended  func()                // callerEnded, made once
 	err    atomic.Pointer[error] // why it has ended
 	untie  func() bool           // from the caller's context; nil if that cannot end
 
-	silent func() bool // silence, made once
+	// callerEnded and stopAlarm, made once.
+	callerEnds func()
+	stopsAlarm func() bool
 
 	mu       sync.Mutex      // guards all below
 	caller   context.Context // whose request it is
 	deadline time.Time
-	called   func() // when the leash ends; nil if nobody has asked for it
-	rung     bool   // it has ended
+	alarm    func() // called when the leash ends; nil if nobody has asked for it
+	rang     bool   // the leash has ended
 
 	// Where and until when the pool holds it, whose mu guards both. The place is negative
 	// when it does not.
@@ -36,7 +37,7 @@ type leash struct {
 func newLeash(p *leashes) *leash {
 	l := &leash{pool: p}
 	l.inner, l.cancel = context.WithCancel(p.base)
-	l.ended, l.silent = l.callerEnded, l.silence
+	l.callerEnds, l.stopsAlarm = l.callerEnded, l.stopAlarm
 	context.AfterFunc(l.inner, l.ring)
 	return l
 }
@@ -84,28 +85,28 @@ func (l *leash) Done() <-chan struct{} { return l.inner.Done() }
 func (l *leash) OnEnd(f func()) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.rung || l.called != nil {
+	if l.rang || l.alarm != nil {
 		return context.AfterFunc(l.inner, f)
 	}
-	l.called = f
-	return l.silent
+	l.alarm = f
+	return l.stopsAlarm
 }
 
 func (l *leash) ring() {
 	l.mu.Lock()
-	f := l.called
-	l.called, l.rung = nil, true
+	f := l.alarm
+	l.alarm, l.rang = nil, true
 	l.mu.Unlock()
 	if f != nil {
 		f()
 	}
 }
 
-func (l *leash) silence() bool {
+func (l *leash) stopAlarm() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	inTime := l.called != nil
-	l.called = nil
+	inTime := l.alarm != nil
+	l.alarm = nil
 	return inTime
 }
 

@@ -33,7 +33,7 @@ func (p *leashes) take(caller context.Context, within time.Duration) *leash {
 	l := p.hold(end)
 	l.serve(caller, end)
 	if l.untie = nil; caller.Done() != nil {
-		l.untie = context.AfterFunc(caller, l.ended)
+		l.untie = context.AfterFunc(caller, l.callerEnds)
 	}
 	return l
 }

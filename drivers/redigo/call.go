@@ -26,7 +26,7 @@ type call struct {
 	cmds      []driver.Command
 	results   []driver.Result
 	unsent    error // why none of the commands was sent
-	timed     bool  // something may know of the call still
+	known     bool  // something may know of the call still
 
 	mu      sync.Mutex // guards all below
 	rc      redis.Conn // while commands are under way on it
@@ -58,7 +58,7 @@ func newCall(c *conn, ctx context.Context) *call {
 }
 
 func (k *call) recycle() {
-	if !k.timed {
+	if !k.known {
 		*k = call{cutOff: k.cutOff}
 		calls.Put(k)
 	}
@@ -96,7 +96,7 @@ func (k *call) run() error {
 				cancel()
 			}
 		}).Stop()
-		k.borrowing, k.timed = bounded, true
+		k.borrowing, k.known = bounded, true
 	}
 	if c.crew.Call(k.borrowing, c.life.Done(), k) != nil {
 		return c.unconnected(ctx, context.DeadlineExceeded)
@@ -118,13 +118,13 @@ func (k *call) runHere() bool {
 		k.unsent = k.conn.unconnected(k.ctx, err)
 		return true
 	case err != nil:
-		k.timed = true // who dials may have kept the ctx
+		k.known = true // who dials may have kept the ctx
 		return false
 	}
 	k.conn.underway.enter(k)
 	defer k.conn.underway.leave(k)
 	stop := aside.OnEnd(k.ctx, k.cutOff)
-	defer func() { k.timed = !stop() || k.timed }() // else cutOff may be on its way
+	defer func() { k.known = !stop() || k.known }() // else cutOff may be on its way
 	k.use(rc)
 	return true
 }
@@ -178,7 +178,7 @@ func (k *call) begin(rc redis.Conn) error {
 	}
 	k.rc = rc
 	if end, ok := k.ctx.Deadline(); !ok || time.Until(end) > k.conn.silence {
-		k.silence, k.timed = time.AfterFunc(k.conn.silence, k.hush), true
+		k.silence, k.known = time.AfterFunc(k.conn.silence, k.hush), true
 	}
 	return nil
 }

@@ -68,11 +68,12 @@
 //   - Dial: it should have redis.DialConnectTimeout. A Dial or a test that
 //     hangs does not keep a call from returning, but its goroutine and its
 //     place in the pool stay until it returns. Rather set DialContext and
-//     TestOnBorrowContext. For that, each call takes a turn through another
-//     goroutine, which costs a lone caller more than all else that is done here;
-//     only with DialContext and without a test it does not, on a connection that
-//     is idle. That function must heed the deadline of its ctx, which may have
-//     passed: it is called so where there turns out to be no idle connection.
+//     TestOnBorrowContext. Because it may hang, each call takes a turn through
+//     another goroutine, which costs a lone caller more than all else that is
+//     done here.
+//   - DialContext without a test: a call on a connection that is idle takes no
+//     such turn. Where none turns out to be idle, DialContext is called with a
+//     deadline that has passed; it must heed that, as redis.DialContext does.
 //   - Connections of another make than redigo's, such as those of tracers, must
 //     implement redis.ConnWithContext, as all of redigo's do; otherwise every
 //     call fails without being sent.
