@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 )
 
 // A link is a driver.Conn that connects at the first use, and again after a
@@ -28,6 +29,7 @@ type link struct {
 	apart     atomic.Bool // calls about several locks are refused
 
 	opened func(driver.Conn) // is told of the first connection; may be nil
+	crew   aside.Crew        // sends what is shared
 }
 
 // A connection is a Conn with what its commands share, one for each part of the
@@ -91,7 +93,7 @@ func (l *link) sharing(conn driver.Conn) *connection {
 			parts = shards
 		}
 		for range parts {
-			c.shared = append(c.shared, newShared(conn, b))
+			c.shared = append(c.shared, newShared(conn, b, &l.crew))
 		}
 	}
 	return c
@@ -149,6 +151,7 @@ func (l *link) close() error {
 	for _, s := range c.shared {
 		s.line.close()
 	}
+	l.crew.Close()
 	return err
 }
 

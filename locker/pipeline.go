@@ -5,16 +5,21 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/golocker/golocker/locker/driver/aside"
 )
 
 // A pipeline gathers what is asked while requests are under way, and sends it with the
 // next one. So a busy server gets fewer and larger packets, and one that hangs holds few
 // goroutines.
 type pipeline[T any] struct {
-	request func([]T) // makes one request and answers each; it must not keep the slice
-	room    int       // in one request
-	usual   int       // requests under way, while the server answers soon
-	most    int       // requests under way, while it does not
+	// request makes one request and answers each, and must not keep the slice; or it
+	// returns false, when leave was called, or is about to be.
+	request func([]T) bool
+	crew    *aside.Crew // in whose goroutines requests are made
+	room    int         // in one request
+	usual   int         // requests under way, while the server answers soon
+	most    int         // requests under way, while it does not
 
 	mu      sync.Mutex
 	waiting []T          // to be sent
@@ -58,7 +63,20 @@ func (p *pipeline[T]) idle() bool { return p.senders.Load() == 0 }
 // start and watch are called with mu held.
 func (p *pipeline[T]) start() {
 	p.senders.Add(1)
-	p.wg.Go(p.send)
+	p.wg.Add(1)
+	p.crew.Go(p)
+}
+
+// leave has the pipeline go on without a sender whose request takes too long.
+func (p *pipeline[T]) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.wg.Done()
+	p.senders.Add(-1)
+	p.took = time.Since(p.begun)
+	if len(p.waiting) > 0 {
+		p.start()
+	}
 }
 
 func (p *pipeline[T]) watch() {
@@ -82,8 +100,8 @@ func (p *pipeline[T]) relieve() {
 	p.watch()
 }
 
-// send makes requests of what is waiting until nothing is.
-func (p *pipeline[T]) send() {
+// Run is a sender: it makes requests of what is waiting until nothing is.
+func (p *pipeline[T]) Run() {
 	var batch []T
 	for {
 		// Whoever is about to ask, many of them because the last request has just been
@@ -94,6 +112,7 @@ func (p *pipeline[T]) send() {
 		if n == 0 {
 			p.senders.Add(-1)
 			p.mu.Unlock()
+			p.wg.Done()
 			return
 		}
 		batch = append(batch, p.waiting[:n]...)
@@ -104,7 +123,9 @@ func (p *pipeline[T]) send() {
 		p.begun = begun
 		p.mu.Unlock()
 
-		p.request(batch)
+		if !p.request(batch) {
+			return
+		}
 		clear(batch)
 		batch = batch[:0]
 

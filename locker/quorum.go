@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 )
 
 // A QuorumConfig is how the nodes of a quorum are asked: an option of [NewQuorum]. The
@@ -74,6 +75,7 @@ type quorum struct {
 	wg    sync.WaitGroup // polls
 	polls atomic.Int32   // that wait for a decision
 
+	crew    aside.Crew // asks the nodes
 	current atomic.Pointer[span]
 	rests   rests
 	timers  sync.Pool // of *time.Timer, stopped
@@ -172,6 +174,7 @@ func (q *quorum) close() error {
 	for i, node := range q.nodes {
 		errs[i] = node.link.close()
 	}
+	q.crew.Close()
 	return errors.Join(errs...)
 }
 
@@ -213,22 +216,27 @@ func (q *quorum) fault() error {
 	return nil
 }
 
-// A span is a time in which what is asked of the nodes shares one context, as a
-// context with a timer of its own for each would cost more than the rest of asking.
+// A span is a context for all that is asked of the nodes in a short time, as one with a
+// timer of its own for each would cost more than the rest of asking.
 type span struct {
-	ctx context.Context
-	end time.Time
+	context.Context           // ends when a node has had its time to answer
+	until           time.Time // what is asked later has another one
 }
+
+// Aside is what package aside asks for: calls are made in goroutines of the quorum's own,
+// which are left when the span ends.
+func (*span) Aside() {}
 
 // span returns a context that ends when a node that is asked now has had its time,
 // which is NodeTimeout or a little less.
-func (q *quorum) span() context.Context {
+func (q *quorum) span() *span {
 	s, now := q.current.Load(), time.Now()
-	if s != nil && now.Before(s.end) {
-		return s.ctx
+	if s != nil && now.Before(s.until) {
+		return s
 	}
 	ctx, cancel := context.WithTimeout(q.ctx, q.cfg.NodeTimeout)
 	context.AfterFunc(ctx, cancel)
-	q.current.Store(&span{ctx, now.Add(q.cfg.NodeTimeout / 16)})
-	return ctx
+	s = &span{ctx, now.Add(q.cfg.NodeTimeout / 16)}
+	q.current.Store(s)
+	return s
 }

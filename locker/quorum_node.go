@@ -34,31 +34,18 @@ const nodeRequests = 4
 
 func newNode(q *quorum, place int, c driver.Connector) *node {
 	n := &node{link: newLink(c), quorum: q, place: place}
-	n.line.request, n.line.room = n.request, batchSize
+	n.line.request, n.line.crew, n.line.room = n.request, &q.crew, batchSize
 	n.line.usual, n.line.most = 1, nodeRequests // in order, while the node answers soon
 	return n
 }
 
 // An inquiry is what all nodes are asked.
 type inquiry struct {
-	ctx      context.Context // ends when a node has had its time to answer
+	ctx      *span
 	calls    []call
 	commands []driver.Command // the same, ready to be sent
-	answers  chan answer      // has room for one of each node
+	round    *round           // hears the answers
 	moot     *atomic.Bool     // need not be sent any more; may be nil
-}
-
-// An answer is what one node says to an inquiry.
-type answer struct {
-	node    int
-	results []driver.Result // in the order of the calls
-}
-
-// ask puts an inquiry to the node. It does not wait for anything.
-func (n *node) ask(in inquiry) {
-	if !n.line.add(in) {
-		n.answer(in, allFailed(in.calls, driver.NotSent(ErrClosed)))
-	}
 }
 
 // unsettled takes out of the batch what need not be sent any more.
@@ -72,13 +59,12 @@ func (n *node) unsettled(batch []inquiry) []inquiry {
 	})
 }
 
-// request makes one request of several inquiries.
-func (n *node) request(batch []inquiry) {
+// request makes one request of several inquiries. It returns false if the node has not
+// answered when its time was up: then the inquiries have been told so.
+func (n *node) request(batch []inquiry) (answered bool) {
 	if batch = n.unsettled(batch); len(batch) == 0 {
-		return
+		return true
 	}
-	begun := time.Now()
-	defer func() { n.pace.Store(int64(time.Since(begun))) }()
 	all := batch[len(batch)-1]
 	if len(batch) > 1 {
 		all.calls, all.commands = nil, nil
@@ -86,32 +72,79 @@ func (n *node) request(batch []inquiry) {
 			all.calls, all.commands = append(all.calls, in.calls...), append(all.commands, in.commands...)
 		}
 	}
+	if err := all.ctx.Err(); err != nil { // it has waited behind others
+		n.answerAll(batch, driver.NotSent(err))
+		return true
+	}
+	a := asking{node: n, batch: batch, begun: time.Now()}
+	stop := context.AfterFunc(all.ctx, a.leave)
 	results := n.exchange(all)
+	stop()
+	if !a.end() {
+		return false
+	}
+	n.note(results)
 	for _, in := range batch {
 		n.answer(in, results[:len(in.calls):len(in.calls)])
 		results = results[len(in.calls):]
+	}
+	return true
+}
+
+// An asking is a request under way.
+type asking struct {
+	node  *node
+	batch []inquiry
+	begun time.Time
+	over  atomic.Bool
+}
+
+// end returns false if it has ended already.
+func (a *asking) end() bool {
+	if a.over.Swap(true) {
+		return false
+	}
+	a.node.pace.Store(int64(time.Since(a.begun)))
+	return true
+}
+
+// leave ends it without the driver, which may heed the end of the time or not.
+func (a *asking) leave() {
+	if !a.end() {
+		return
+	}
+	n := a.node
+	err := fmt.Errorf("locker: no reply yet: %w", a.batch[0].ctx.Err())
+	n.err.Store(&err)
+	n.answerAll(a.batch, err)
+	n.line.leave()
+}
+
+func (n *node) answerAll(batch []inquiry, err error) {
+	for _, in := range batch {
+		n.answer(in, allFailed(in.calls, err))
 	}
 }
 
 func (n *node) answer(in inquiry, results []driver.Result) {
 	n.asked.Add(-1)
-	in.answers <- answer{n.place, results}
+	in.round.hear(n.place, results)
 }
 
-// exchange makes the calls of one request, and notes how the node does.
+// exchange makes the calls of one request.
 func (n *node) exchange(in inquiry) []driver.Result {
-	if err := in.ctx.Err(); err != nil {
-		return allFailed(in.calls, driver.NotSent(err))
-	}
 	conn, err := n.get(in.ctx)
 	if err == nil {
 		err = n.identify(in.ctx, conn)
 	}
 	if err != nil {
-		n.err.Store(&err)
 		return allFailed(in.calls, err)
 	}
-	results := n.runCommands(in.ctx, in.calls, in.commands)
+	return n.runCommands(in.ctx, in.calls, in.commands)
+}
+
+// note keeps how the node does.
+func (n *node) note(results []driver.Result) {
 	for _, r := range results {
 		if r.Err == nil || driver.OutcomeOf(r.Err) == driver.OutcomeReplied {
 			n.behind.Store(0)
@@ -119,11 +152,10 @@ func (n *node) exchange(in inquiry) []driver.Result {
 			if n.err.Load() != nil {
 				n.err.Store(nil)
 			}
-			return results
+			return
 		}
 	}
 	n.err.Store(&results[0].Err)
-	return results
 }
 
 var errSuspect = errors.New("locker: the node has not answered for a while and is asked only now and then")

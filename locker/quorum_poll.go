@@ -79,125 +79,32 @@ func (q *quorum) canvass(ctx context.Context, ask question, show func(node int, 
 	defer q.wg.Done()
 	q.polls.Add(1)
 	defer q.polls.Add(-1)
-	r := round{quorum: q, in: inquiry{
-		ctx: q.span(), calls: ask.calls, commands: commands(ask.calls), answers: make(chan answer, len(q.nodes)), moot: ask.moot,
-	}}
-	if !ask.earnest {
-		r.spared = q.spared()
-	}
+	r := newRound(q, ask, show)
 	var slow <-chan time.Time // fires when those asked first take long
 	if ask.lead != nil {
-		r.order = q.order(ask.calls[0].key())
 		timer := q.timer(q.slowness(r.order))
 		defer q.timers.Put(timer)
 		defer timer.Stop()
 		slow = timer.C
-		first := r.in
-		first.calls, first.commands = ask.lead, commands(ask.lead)
-		r.ask(majority(len(q.nodes)), first)
-	} else {
-		r.order = inOrder
-		r.ask(len(q.nodes), r.in)
 	}
-	for r.answered.len() < len(q.nodes) {
-		select {
-		case a := <-r.in.answers:
-			r.answered.add(a.node)
-			if show(a.node, a.results) {
-				break
-			}
-			if a.results[0].Err != nil || r.answered == r.asked {
-				r.ask(len(q.nodes), r.in)
-			}
-			continue
-		case <-slow:
-			r.ask(len(q.nodes), r.in)
-			continue
-		case <-ctx.Done():
-		case <-r.in.ctx.Done():
-			r.timeUp(show)
-		}
-		break
-	}
-	for i, node := range q.nodes {
-		if r.asked.has(i) && !r.answered.has(i) {
-			node.behind.Add(1)
-		}
-	}
-	return r.unasked()
-}
-
-// A round is one canvass of the nodes.
-type round struct {
-	quorum *quorum
-	in     inquiry
-	order  order
-	spared [maxNodes]bool
-
-	begun    int // so many of order were asked, or passed over
-	asked    nodeSet
-	answered nodeSet
-}
-
-// ask puts in to the first n nodes in order that were not asked yet.
-func (r *round) ask(n int, in inquiry) {
-	for ; r.begun < n; r.begun++ {
-		node := r.quorum.nodes[r.order[r.begun]]
-		r.asked.add(node.place)
-		switch {
-		case in.needless(node.place):
-			in.answers <- answer{node.place, unasked(in.calls)}
-		case node.asked.Add(1) > maxProbes && r.spared[node.place]:
-			node.asked.Add(-1)
-			in.answers <- answer{node.place, allFailed(in.calls, driver.NotSent(errSuspect))}
-		default:
-			node.ask(in)
-		}
-	}
-}
-
-func (r *round) unasked() (left nodeSet) {
-	for i := range r.quorum.nodes {
-		if !r.asked.has(i) {
-			left.add(i)
-		}
-	}
-	return left
-}
-
-// timeUp shows what nodes answered at the last moment, and that the others did not.
-func (r *round) timeUp(show func(int, []driver.Result) bool) {
+	r.begin(ask.lead)
 	for {
 		select {
-		case a := <-r.in.answers:
-			r.answered.add(a.node)
-			if show(a.node, a.results) {
-				return
-			}
+		case <-r.done:
+		case <-slow:
+			r.askRest()
 			continue
-		default:
+		case <-ctx.Done():
+			r.end(nil)
+		case <-r.in.ctx.Done():
+			err := r.in.ctx.Err()
+			if q.ctx.Err() != nil {
+				err = ErrClosed
+			}
+			r.end(err)
 		}
-		break
+		return r.unasked()
 	}
-	err := r.in.ctx.Err()
-	if r.quorum.ctx.Err() != nil {
-		err = ErrClosed
-	}
-	for i := range r.quorum.nodes {
-		if !r.answered.has(i) && show(i, allFailed(r.in.calls, err)) {
-			return
-		}
-	}
-}
-
-// needless tells that none of the calls concerns the node.
-func (in inquiry) needless(place int) bool {
-	for _, c := range in.calls {
-		if !c.clear.has(place) {
-			return false
-		}
-	}
-	return true
 }
 
 // oneUnasked is shared, since most questions are a single call.

@@ -53,18 +53,15 @@ func (r *rest) ask() {
 	}
 	defer r.quorum.wg.Done()
 	r.done = true
-	q, calls := r.quorum, []call{r.call}
-	round := round{quorum: q, spared: q.spared(), in: inquiry{
-		ctx: q.span(), calls: calls, commands: commands(calls), answers: make(chan answer, len(q.nodes)),
-	}}
-	for i := range q.nodes {
+	round := newRound(r.quorum, question{calls: []call{r.call}}, nil)
+	round.over = true // nobody waits for the answers
+	n := 0
+	for i := range r.quorum.nodes {
 		if r.nodes.has(i) {
-			round.order[round.begun] = uint8(i)
-			round.begun++
+			round.order[n] = uint8(i)
+			n++
 		}
 	}
-	n := round.begun
-	round.begun = 0
 	round.ask(n, round.in)
 }
 

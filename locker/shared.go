@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 )
 
 // Commands of concurrent callers travel together where the driver is a
@@ -35,10 +36,10 @@ const (
 
 // newShared returns what shares the commands for one part of the deployment. A part
 // that hangs holds up no other.
-func newShared(conn driver.Conn, batcher driver.Batcher) *shared {
+func newShared(conn driver.Conn, batcher driver.Batcher, crew *aside.Crew) *shared {
 	s := &shared{conn: conn}
-	s.line.request = func(batch []*ticket) { travel(batcher, batch) }
-	s.line.room, s.line.usual, s.line.most = batchRoom, usualBatches, maxBatches
+	s.line.request = func(batch []*ticket) bool { return travel(batcher, batch) }
+	s.line.crew, s.line.room, s.line.usual, s.line.most = crew, batchRoom, usualBatches, maxBatches
 	return s
 }
 
@@ -109,8 +110,8 @@ func (s *shared) share(ctx context.Context, cmd driver.Command) (driver.Value, e
 	return v, err
 }
 
-// travel sends the commands of a batch together.
-func travel(conn driver.Batcher, batch []*ticket) {
+// travel sends the commands of a batch together. It always returns true.
+func travel(conn driver.Batcher, batch []*ticket) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	trip := &trip{cancel: cancel}
@@ -125,7 +126,7 @@ func travel(conn driver.Batcher, batch []*ticket) {
 		}
 	}
 	if len(cmds) == 0 {
-		return
+		return true
 	}
 	results := conn.DoBatch(ctx, cmds)
 	if len(results) != len(cmds) {
@@ -138,4 +139,5 @@ func travel(conn driver.Batcher, batch []*ticket) {
 			t.done <- struct{}{}
 		}
 	}
+	return true
 }

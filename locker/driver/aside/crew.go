@@ -54,7 +54,16 @@ const (
 //
 // An error says only that nobody waited for t: the outcome is unknown, unless the
 // caller knows better.
+//
+// A ctx may say, by a method Aside, that its call is made aside already, in a goroutine
+// that nobody waits for longer than ctx. Package locker does so where it asks a quorum.
+// Then t is run there, without a detour, and Call returns when it has run; but for a
+// Breaker, which is to be broken when ctx ends.
 func (c *Crew) Call(ctx context.Context, done <-chan struct{}, t Task) error {
+	if isAside(ctx) && !isBreaker(t) {
+		t.Run()
+		return nil
+	}
 	h := c.take()
 	h.tasks <- t
 	select {
@@ -64,8 +73,7 @@ func (c *Crew) Call(ctx context.Context, done <-chan struct{}, t Task) error {
 	case <-ctx.Done():
 	case <-done:
 	}
-	b, ok := t.(Breaker)
-	if ok && b.Break() || !h.state.CompareAndSwap(running, left) {
+	if b, ok := t.(Breaker); ok && b.Break() || !h.state.CompareAndSwap(running, left) {
 		<-h.done // at the same moment: a known outcome is worth more
 		c.keep(h)
 		return nil
@@ -74,6 +82,23 @@ func (c *Crew) Call(ctx context.Context, done <-chan struct{}, t Task) error {
 		return err
 	}
 	return driver.ErrClosed
+}
+
+func isAside(ctx context.Context) bool {
+	_, is := ctx.(interface{ Aside() })
+	return is
+}
+
+func isBreaker(t Task) bool {
+	_, is := t.(Breaker)
+	return is
+}
+
+// Go has t run aside, and does not wait for it.
+func (c *Crew) Go(t Task) {
+	h := c.take()
+	h.state.Store(left)
+	h.tasks <- t
 }
 
 // take returns a hand that has nothing to do.

@@ -142,3 +142,48 @@ func TestCrewCallDoesNotAllocate(t *testing.T) {
 type idleTask struct{}
 
 func (*idleTask) Run() {}
+
+// asideAlready is a ctx whose call is made aside already.
+type asideAlready struct{ context.Context }
+
+func (asideAlready) Aside() {}
+
+func TestCrewCallIsMadeHereIfThatIsAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var crew aside.Crew
+		defer crew.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		task := newTask(time.Minute)
+		assert.NoError(t, crew.Call(asideAlready{ctx}, nil, task), "it has run")
+		assert.Len(t, task.done, 1)
+		assert.Equal(t, time.Minute, time.Since(begun))
+
+		b := breakable{broken: make(chan struct{})}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.NoError(t, crew.Call(asideAlready{ctx}, nil, &b))
+		assert.True(t, b.ran, "a Breaker is broken all the same")
+	})
+}
+
+func TestCrewGoDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var crew aside.Crew
+		tasks := make([]*task, 20)
+		begun := time.Now()
+		for range 2 {
+			for i := range tasks {
+				tasks[i] = newTask(time.Second)
+				crew.Go(tasks[i])
+			}
+			assert.NoError(t, crew.Call(t.Context(), nil, newTask(0)), "not behind the others")
+			for _, task := range tasks {
+				<-task.done
+			}
+		}
+		assert.Equal(t, 2*time.Second, time.Since(begun), "beside each other")
+		crew.Close() // the bubble ends only if all goroutines do
+	})
+}

@@ -1,0 +1,153 @@
+package locker
+
+import (
+	"sync"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A round is one canvass of the nodes. What a node answers is looked at by the goroutine
+// that has asked it, and the one that waits for the decision is woken once, by the answer
+// that decides: to wake it for each would cost as much as all else that is done for a lock.
+type round struct {
+	quorum *quorum
+	in     inquiry
+	order  order
+	spared [maxNodes]bool
+	done   chan struct{} // has room for one, which comes when the round is over
+
+	mu       sync.Mutex // guards all below
+	show     func(node int, answers []driver.Result) (decided bool)
+	over     bool
+	begun    int // so many of order were asked, or passed over
+	asked    nodeSet
+	answered nodeSet
+}
+
+func newRound(q *quorum, ask question, show func(int, []driver.Result) bool) *round {
+	r := &round{quorum: q, order: inOrder, done: make(chan struct{}, 1), show: show}
+	r.in = inquiry{ctx: q.span(), calls: ask.calls, commands: commands(ask.calls), round: r, moot: ask.moot}
+	if !ask.earnest {
+		r.spared = q.spared()
+	}
+	if ask.lead != nil {
+		r.order = q.order(ask.calls[0].key())
+	}
+	return r
+}
+
+// begin puts lead to a majority, or the question to all if there is none.
+func (r *round) begin(lead []call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if lead == nil {
+		r.ask(len(r.quorum.nodes), r.in)
+		return
+	}
+	first := r.in
+	first.calls, first.commands = lead, commands(lead)
+	r.ask(majority(len(r.quorum.nodes)), first)
+}
+
+// askRest puts the question to all nodes that were not asked yet.
+func (r *round) askRest() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.ask(len(r.quorum.nodes), r.in)
+	}
+}
+
+// hear takes note of what a node has answered, unless the round is over.
+func (r *round) hear(place int, answers []driver.Result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.note(place, answers)
+}
+
+// note needs mu, as do all below but end and unasked.
+func (r *round) note(place int, answers []driver.Result) {
+	if r.over {
+		return
+	}
+	r.answered.add(place)
+	decided := r.show(place, answers)
+	if !decided && (answers[0].Err != nil || r.answered == r.asked) {
+		r.ask(len(r.quorum.nodes), r.in)
+	}
+	if decided || r.answered.len() == len(r.quorum.nodes) {
+		r.finish()
+	}
+}
+
+// ask puts in to the first n nodes in order that were not asked yet.
+func (r *round) ask(n int, in inquiry) {
+	type answer struct {
+		place   int
+		results []driver.Result
+	}
+	var early []answer // heard when all are asked, as others are
+	for ; r.begun < n; r.begun++ {
+		node := r.quorum.nodes[r.order[r.begun]]
+		r.asked.add(node.place)
+		switch {
+		case in.needless(node.place):
+			early = append(early, answer{node.place, unasked(in.calls)})
+		case node.asked.Add(1) > maxProbes && r.spared[node.place]:
+			node.asked.Add(-1)
+			early = append(early, answer{node.place, allFailed(in.calls, driver.NotSent(errSuspect))})
+		case !node.line.add(in):
+			node.asked.Add(-1)
+			early = append(early, answer{node.place, allFailed(in.calls, driver.NotSent(ErrClosed))})
+		}
+	}
+	for _, a := range early {
+		r.note(a.place, a.results)
+	}
+}
+
+func (r *round) finish() {
+	if !r.over {
+		r.over = true
+		r.done <- struct{}{}
+	}
+}
+
+// end ends the round, if it is not over. Where err is not nil, it is shown as the answer of
+// each node that has not answered.
+func (r *round) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.quorum.nodes {
+		if err != nil && !r.over && !r.answered.has(i) && r.show(i, allFailed(r.in.calls, err)) {
+			break
+		}
+	}
+	r.finish()
+}
+
+// unasked returns the nodes that were not asked, when the round is over. Those that have
+// not answered are behind.
+func (r *round) unasked() (left nodeSet) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, node := range r.quorum.nodes {
+		switch {
+		case !r.asked.has(i):
+			left.add(i)
+		case !r.answered.has(i):
+			node.behind.Add(1)
+		}
+	}
+	return left
+}
+
+// needless tells that none of the calls concerns the node.
+func (in inquiry) needless(place int) bool {
+	for _, c := range in.calls {
+		if !c.clear.has(place) {
+			return false
+		}
+	}
+	return true
+}
