@@ -70,7 +70,7 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.check(suspended.recent()); l.cause != nil {
+	if t.checkAt(now()); l.cause != nil {
 		return "", false, l.cause
 	}
 	if t.held.next != nil {

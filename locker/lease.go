@@ -122,7 +122,7 @@ func (l *Lease) Context() context.Context {
 	defer l.tenure.mu.Unlock()
 	if l.ctx == nil {
 		l.ctx, l.cancel = context.WithCancelCause(carry(context.Background(), l))
-		if l.tenure.check(suspended.recent()); l.cause != nil {
+		if l.tenure.checkAt(now()); l.cause != nil {
 			l.cancel(l.cause)
 		}
 	}
@@ -191,7 +191,7 @@ func (l *Lease) extended(sent moment, ttl time.Duration) error {
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.check(suspended.recent()); l.cause != nil {
+	if t.checkAt(now()); l.cause != nil {
 		return l.cause
 	}
 	// The watchdog looks at the time it had planned, and finds the new deadline.

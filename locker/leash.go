@@ -11,12 +11,14 @@ import (
 // had its time, or with the client. As a context of package context costs about as much as
 // the rest of a request, a leash serves the next one, unless it has ended or it is not
 // certain that nobody heeds it any more.
+//
+// It is tied to the caller's context only when somebody wants to be told of its end: who
+// waits for other things besides looks at both ([ends]).
 type leash struct {
 	inner  context.Context // ends as the leash does
 	cancel context.CancelFunc
 	pool   *leashes
 	err    atomic.Pointer[error] // why it has ended
-	untie  func() bool           // from the caller's context; nil if that cannot end
 
 	// callerEnded and stopAlarm, made once.
 	callerEnds func()
@@ -25,8 +27,10 @@ type leash struct {
 	mu       sync.Mutex      // guards all below
 	caller   context.Context // whose request it is
 	deadline time.Time
-	alarm    func() // called when the leash ends; nil if nobody has asked for it
-	rang     bool   // the leash has ended
+	tied     func() bool // unties it from the caller's context; nil if it is not tied
+	released bool        // it is not tied any more
+	alarm    func()      // called when the leash ends; nil if nobody has asked for it
+	rang     bool        // the leash has ended
 
 	// Where and until when the pool holds it, whose mu guards both. The place is negative
 	// when it does not.
@@ -49,7 +53,35 @@ func (l *leash) release(err error) { l.pool.release(l, err) }
 func (l *leash) serve(caller context.Context, deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.caller, l.deadline = caller, deadline
+	l.caller, l.deadline, l.tied, l.released = caller, deadline, nil, false
+}
+
+// tie has the leash end with the caller's context.
+func (l *leash) tie() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tied == nil && !l.released && l.caller != l.pool.base && l.caller.Done() != nil {
+		l.tied = context.AfterFunc(l.caller, l.callerEnds)
+	}
+}
+
+// untie returns false if the caller's context has ended the leash, or is about to.
+func (l *leash) untie() bool {
+	l.mu.Lock()
+	tied := l.tied
+	l.released = true
+	l.mu.Unlock()
+	return tied == nil || tied()
+}
+
+// ends returns two channels of which one is closed when ctx ends; either may be nil.
+func ends(ctx context.Context) (own, callers <-chan struct{}) {
+	l, ok := ctx.(*leash)
+	if !ok {
+		return ctx.Done(), nil
+	}
+	caller, _ := l.request()
+	return l.inner.Done(), caller.Done()
 }
 
 func (l *leash) request() (caller context.Context, deadline time.Time) {
@@ -78,11 +110,15 @@ func (l *leash) Deadline() (time.Time, bool) {
 }
 
 // Done implements [context.Context].
-func (l *leash) Done() <-chan struct{} { return l.inner.Done() }
+func (l *leash) Done() <-chan struct{} {
+	l.tie()
+	return l.inner.Done()
+}
 
 // OnEnd is what package aside asks for, so that a driver that has a request broken off
 // needs not allocate for it.
 func (l *leash) OnEnd(f func()) (stop func() bool) {
+	l.tie()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rang || l.alarm != nil {
@@ -111,15 +147,25 @@ func (l *leash) stopAlarm() bool {
 }
 
 // AfterFunc lets package context derive contexts without a goroutine for each.
-func (l *leash) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(l.inner, f) }
+func (l *leash) AfterFunc(f func()) (stop func() bool) {
+	l.tie()
+	return context.AfterFunc(l.inner, f)
+}
 
 // Err implements [context.Context].
 func (l *leash) Err() error {
-	err := l.inner.Err()
-	if why := l.err.Load(); err != nil && why != nil {
+	if l.inner.Err() == nil {
+		caller, _ := l.request()
+		why := caller.Err()
+		if why == nil {
+			return nil
+		}
+		l.finish(why)
+	}
+	if why := l.err.Load(); why != nil {
 		return *why
 	}
-	return err
+	return l.inner.Err()
 }
 
 // Value implements [context.Context].

@@ -78,12 +78,18 @@ func TestLeashServesTheNextRequest(t *testing.T) {
 			"answered": nil,
 			"refused":  driver.NewServerError("NOPERM no"),
 		} {
-			ctx, cancel := context.WithCancel(t.Context())
-			l := p.take(ctx, time.Second)
-			l.release(err)
-			cancel()
-			time.Sleep(time.Minute)
-			require.NoError(t, l.Err(), "%s: neither the caller nor the time that it had ends it now", name)
+			for _, watched := range []bool{false, true} {
+				ctx, cancel := context.WithCancel(t.Context())
+				l := p.take(ctx, time.Second)
+				if watched {
+					l.Done()
+				}
+				l.release(err)
+				l.Done() // by somebody who has kept it
+				cancel()
+				time.Sleep(time.Minute)
+				require.NoError(t, l.Err(), "%s: neither the caller nor the time that it had ends it now", name)
+			}
 		}
 		for name, err := range map[string]error{
 			"unknown":  errors.New("no reply"),
@@ -97,6 +103,30 @@ func TestLeashServesTheNextRequest(t *testing.T) {
 			assert.NoError(t, next.Err(), name)
 			next.release(err)
 		}
+	})
+}
+
+// Who never asks to be told sees the end all the same.
+func TestLeashThatNobodyWatchesEndsWithTheCaller(t *testing.T) {
+	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := p.take(ctx, time.Minute)
+		own, callers := ends(l)
+		cancel()
+		<-callers
+		assert.Equal(t, context.Canceled, l.Err())
+		<-own
+		<-l.Done()
+		l.release(l.Err())
+		assert.Equal(t, context.Canceled, l.Err(), "it stays so")
+	})
+	leashBubble(t, func(t *testing.T, p *leashes, closeClient context.CancelFunc) {
+		l := p.take(context.Background(), time.Minute)
+		own, callers := ends(l)
+		assert.Nil(t, callers)
+		closeClient()
+		<-own
+		l.release(l.Err())
 	})
 }
 

@@ -32,9 +32,6 @@ func (p *leashes) take(caller context.Context, within time.Duration) *leash {
 	end := time.Now().Add(within)
 	l := p.hold(end)
 	l.serve(caller, end)
-	if l.untie = nil; caller.Done() != nil {
-		l.untie = context.AfterFunc(caller, l.callerEnds)
-	}
 	return l
 }
 
@@ -72,7 +69,7 @@ func (p *leashes) arm(end time.Time) {
 func (p *leashes) release(l *leash, err error) {
 	// The answer has come, so that nobody waits for anything that might end with l.
 	answered := err == nil || driver.OutcomeOf(err) == driver.OutcomeReplied
-	untied := l.untie == nil || l.untie()
+	untied := l.untie()
 	if !p.keep(l, answered && untied && l.inner.Err() == nil) {
 		l.cancel()
 	}

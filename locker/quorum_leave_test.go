@@ -43,7 +43,7 @@ func TestQuorumLeavesCallsThatHeedNoEnd(t *testing.T) {
 		}
 		assert.ErrorIs(t, c.Nodes()[first].Err, context.DeadlineExceeded, "said while the call is still out")
 
-		nodes[first].heal() // for new requests; the old ones are still out
+		nodes[first].heal()               // for new requests; the old ones are still out
 		for c.Nodes()[first].Err != nil { // the test times out if it is not asked any more
 			pair()
 		}

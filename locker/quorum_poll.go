@@ -88,13 +88,16 @@ func (q *quorum) canvass(ctx context.Context, ask question, show func(node int, 
 		slow = timer.C
 	}
 	r.begin(ask.lead)
+	own, callers := ends(ctx)
 	for {
 		select {
 		case <-r.done:
 		case <-slow:
 			r.askRest()
 			continue
-		case <-ctx.Done():
+		case <-own:
+			r.end(nil)
+		case <-callers:
 			r.end(nil)
 		case <-r.in.ctx.Done():
 			err := r.in.ctx.Err()

@@ -90,19 +90,27 @@ func (s *shared) share(ctx context.Context, cmd driver.Command) (driver.Value, e
 	if !s.line.add(t) {
 		return nil, driver.NotSent(ErrClosed)
 	}
+	own, callers := ends(ctx)
 	select {
 	case <-t.done:
-	case <-ctx.Done():
-		if t.trip.CompareAndSwap(nil, withdrawn) {
-			return nil, driver.NotSent(ctx.Err())
-		}
-		select {
-		case <-t.done: // at the same moment: a known outcome is worth more
-		default:
-			t.trip.Load().leave()
-			return nil, fmt.Errorf("locker: no reply yet: %w", ctx.Err())
-		}
+		return s.reply(t)
+	case <-own:
+	case <-callers:
 	}
+	if t.trip.CompareAndSwap(nil, withdrawn) {
+		return nil, driver.NotSent(ctx.Err())
+	}
+	select {
+	case <-t.done: // at the same moment: a known outcome is worth more
+		return s.reply(t)
+	default:
+		t.trip.Load().leave()
+		return nil, fmt.Errorf("locker: no reply yet: %w", ctx.Err())
+	}
+}
+
+// reply returns what a ticket has brought, and keeps the ticket for another command.
+func (s *shared) reply(t *ticket) (driver.Value, error) {
 	v, err := t.result.Value, t.result.Err
 	t.cmd, t.result = driver.Command{}, driver.Result{}
 	t.trip.Store(nil)

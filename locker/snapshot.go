@@ -61,7 +61,7 @@ func (c *Client) Snapshot() Snapshot {
 func (t *tenure) describe() (LeaseInfo, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.check(suspended.recent()); t.held == nil {
+	if t.checkAt(now()); t.held == nil {
 		return LeaseInfo{}, false
 	}
 	info := LeaseInfo{

@@ -32,12 +32,12 @@ func (s *suspendClock) now() time.Duration {
 	return s.read(time.Now())
 }
 
-// recent is now, or a value up to a second older. An older value is smaller, and a
-// term that begins with it is found to have ended too early rather than too late.
-func (s *suspendClock) recent() time.Duration {
+// recent is what it is at that moment, or a value up to a second older. An older value is
+// smaller, and a term that begins with it is found to have ended too early rather than too
+// late.
+func (s *suspendClock) recent(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
 	if age := now.Sub(s.at); age >= 0 && age < time.Second {
 		return s.sample
 	}

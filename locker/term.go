@@ -29,7 +29,10 @@ type moment struct {
 	asleep time.Duration // how long the machine had been suspended by then
 }
 
-func now() moment { return moment{at: time.Now(), asleep: suspended.recent()} }
+func now() moment {
+	t := time.Now()
+	return moment{at: t, asleep: suspended.recent(t)}
+}
 
 // asleepNow is how long the machine has been suspended, looked up only if the wall
 // clock hints that it may have been since m.
@@ -38,7 +41,7 @@ func (m moment) asleepNow() time.Duration {
 	if t.Round(0).Sub(m.at.Round(0))-t.Sub(m.at) > suspendedNoise {
 		return suspended.now()
 	}
-	return suspended.recent()
+	return suspended.recent(t)
 }
 
 func newTerm(sent moment, ttl time.Duration) term {

@@ -206,7 +206,7 @@ func (l *Lease) awaitToken(ctx context.Context) error {
 // reserve gives l a token, or asks for some.
 func (t *tenure) reserve(ctx context.Context, l *Lease) error {
 	t.mu.Lock()
-	if t.check(suspended.recent()); l.cause != nil {
+	if t.checkAt(now()); l.cause != nil {
 		defer t.mu.Unlock()
 		return l.cause
 	}

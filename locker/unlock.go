@@ -86,7 +86,7 @@ func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 func (t *tenure) startRelease(ctx context.Context, l *Lease) (begun bool, err error) {
 	for {
 		t.mu.Lock()
-		t.check(suspended.recent())
+		t.checkAt(now())
 		t.end(func(held *Lease) error {
 			if held == l {
 				return ErrReleased
