@@ -49,7 +49,8 @@ const (
 // instead where senders do not keep up.
 var maxSenders = map[bool][2]int{true: {promptLane: 16, slowLane: 8}, false: {promptLane: 4, slowLane: 4}}
 
-// maxBatch is how many jobs share a request at most.
+// maxBatch is how many jobs share a request at most. The server serves nobody else
+// meanwhile, so that it should not be more.
 func (w *watchdog) maxBatch() int {
 	if w.deployment.sharded() {
 		return batchSize
@@ -57,14 +58,13 @@ func (w *watchdog) maxBatch() int {
 	return 4 * batchSize
 }
 
-// fill is how many are given to the lanes at once if some may be early. Where many jobs
-// share a script call, two of these are worth a request. The server serves nobody else
-// in between if they come together, so that it should not be more.
+// fill is how many are given to the lanes at once if some may be early. Of the work of
+// a renewal much is to wake up for it, so that it pays to wake up for several batches.
 func (w *watchdog) fill() int {
 	if w.deployment.sharded() {
 		return batchSize
 	}
-	return 4 * batchSize
+	return 16 * batchSize
 }
 
 // queue gives jobs to the senders.
@@ -94,8 +94,30 @@ func (w *watchdog) staff(i int) {
 	}
 }
 
-// serve makes requests until none is wanted. What it leaves in the lane is for another
-// sender to begin with at once: the batch may hang.
+// relieve has another sender begin with what a batch leaves, as the batch may hang: at
+// once where that may be for another server, and else when the batch takes long, so that
+// those whom the server serves besides need not wait for several. It needs w.mu.
+func (w *watchdog) relieve(i int) {
+	switch {
+	case i == slowLane || w.deployment.sharded():
+		w.staff(i)
+	case len(w.lanes[i].jobs) == 0:
+	case w.relief == nil:
+		w.relief = time.AfterFunc(soon, w.help)
+	default:
+		w.relief.Reset(soon)
+	}
+}
+
+func (w *watchdog) help() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.staff(promptLane)
+	}
+}
+
+// serve makes requests until none is wanted.
 func (w *watchdog) serve(i int) {
 	l := &w.lanes[i]
 	for {
@@ -106,7 +128,7 @@ func (w *watchdog) serve(i int) {
 			w.mu.Unlock()
 			return
 		}
-		w.staff(i)
+		w.relieve(i)
 		w.mu.Unlock()
 		w.send(batch)
 	}

@@ -190,6 +190,37 @@ func TestHungShardDelaysNoRenewal(t *testing.T) {
 	})
 }
 
+// A batch that hangs, on a connection that is lost for example, delays those behind it by
+// a moment only.
+func TestHungBatchDelaysNoRenewal(t *testing.T) {
+	const n = 1000
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		leases := holdMany(t, c, n)
+		hung := make(chan struct{}, 1)
+		log := logRenewals(f, func(driver.Command) error {
+			select {
+			case hung <- struct{}{}:
+				time.Sleep(time.Second)
+			default:
+			}
+			return nil
+		})
+		jobs := make([]*job, n)
+		for i, l := range leases {
+			jobs[i] = &l.tenure.job
+			jobs[i].need = need{patience: time.Second}
+		}
+		c.dog.queue(jobs)
+		time.Sleep(2 * soon)
+		renewed := 0
+		for _, size := range log.take() {
+			renewed += size
+		}
+		assert.GreaterOrEqual(t, renewed, n-c.dog.maxBatch(), "all but the batch that hangs")
+	})
+}
+
 // A server that hangs is not asked by ever more goroutines, and all go on when it is back.
 func TestHungServerHoldsFewGoroutines(t *testing.T) {
 	const n, ttl = 1000, 10 * time.Second

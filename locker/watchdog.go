@@ -32,6 +32,7 @@ type watchdog struct {
 	running bool
 	closed  bool
 	lanes   [2]lane
+	relief  *time.Timer  // for what a batch in the prompt lane has left there; nil at first
 	suspect [shards]bool // did not answer the last batch
 
 	underway int // errands
@@ -205,6 +206,9 @@ func fire(due, wanted []*job) []*job {
 func (w *watchdog) close() []*job {
 	w.mu.Lock()
 	w.closed = true
+	if w.relief != nil {
+		w.relief.Stop()
+	}
 	w.mu.Unlock()
 	w.stop()
 	w.wg.Wait()
