@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,9 +116,9 @@ func heldWorker(in *json.Decoder, out *json.Encoder) error {
 		m       = map[string]float64{}
 	)
 	heap0, rss0 := memory()
-	empty, others := harness.MustInfo(control), keyCount(control) // such as the tokens of the locks to warm up with
+	empty := harness.MustInfo(control)
 	m["take"] = forEach(cfg.Locks, func(i int) {
-		unlock, err := l.Lock(context.Background(), fmt.Sprintf("held:%d", i))
+		unlock, err := l.Lock(context.Background(), heldPrefix+strconv.Itoa(i))
 		if err != nil {
 			errs.Add("lock", err)
 			return
@@ -125,8 +127,12 @@ func heldWorker(in *json.Decoder, out *json.Encoder) error {
 	})
 	time.Sleep(200 * time.Millisecond) // rueidislock takes its third key in the background
 	// A lock is one key, or three of rueidislock, or two with a counter of tokens.
-	keys := others + float64(int((keyCount(control)-others)/n+.5))*n
-	if missing := keys - keyCount(control); missing > 0 {
+	taken, err := heldKeys(control)
+	if err != nil {
+		return err
+	}
+	keys := float64(int(float64(len(taken))/n+.5)) * n
+	if missing := keys - float64(len(taken)); missing > 0 {
 		errs.Add("take", fmt.Errorf("%v of %v keys are missing right away", missing, keys))
 	}
 	// Until the renewals of the locks that were taken first are under way.
@@ -146,7 +152,11 @@ func heldWorker(in *json.Decoder, out *json.Encoder) error {
 	m["late"] = float64(renewals.Late.Load())
 
 	// How close to their end leases come is the server's to say.
-	left, err := leasesLeft(control)
+	stay, err := heldKeys(control)
+	if err != nil {
+		return err
+	}
+	left, err := leasesLeft(control, stay)
 	if err != nil {
 		return err
 	}
@@ -155,7 +165,7 @@ func heldWorker(in *json.Decoder, out *json.Encoder) error {
 		ttl := float64(cfg.Options.TTL.Milliseconds())
 		m["ttl_min"], m["ttl_p1"] = float64(left[0])/ttl, float64(left[len(left)/100])/ttl
 	}
-	m["lost"] = keys - keyCount(control)
+	m["lost"] = keys - float64(len(stay))
 	heap1, rss1 := memory()
 	m["heap"], m["rss"] = (heap1-heap0)/n, (rss1-rss0)/n
 
@@ -202,18 +212,14 @@ func forEach(locks int, f func(i int)) float64 {
 	return float64(locks) / (float64(harness.Now()-started) / 1e9)
 }
 
-// keyCount is how many keys there are, 0 if the server does not say.
-func keyCount(c *harness.Conn) float64 {
-	reply, _ := c.Do("DBSIZE")
-	n, _ := reply.(int64)
-	return float64(n)
-}
+// heldPrefix is how the names of the locks that are held begin. Others are used to warm up.
+const heldPrefix = "held:"
 
-// leasesLeft reads what is left of every key that runs out, in milliseconds.
-func leasesLeft(c *harness.Conn) ([]int64, error) {
-	var left []int64
+// heldKeys returns the keys of these locks.
+func heldKeys(c *harness.Conn) ([]string, error) {
+	found := map[string]bool{} // SCAN may return a key twice
 	for cursor := "0"; ; {
-		reply, err := c.Do("SCAN", cursor, "COUNT", "2000")
+		reply, err := c.Do("SCAN", cursor, "MATCH", "*"+heldPrefix+"*", "COUNT", "2000")
 		if err != nil {
 			return nil, err
 		}
@@ -224,12 +230,25 @@ func leasesLeft(c *harness.Conn) ([]int64, error) {
 		keys, _ := page[1].([]any)
 		for _, k := range keys {
 			key, _ := k.(string)
+			found[key] = true
+		}
+		if cursor, _ = page[0].(string); cursor == "0" {
+			return slices.Collect(maps.Keys(found)), nil
+		}
+	}
+}
+
+// leasesLeft reads what is left of every key that runs out, in milliseconds.
+func leasesLeft(c *harness.Conn, keys []string) ([]int64, error) {
+	var left []int64
+	for some := range slices.Chunk(keys, 2000) {
+		for _, key := range some {
 			c.Append("PTTL", key)
 		}
 		if err := c.Flush(); err != nil {
 			return nil, err
 		}
-		for range keys {
+		for range some {
 			reply, err := c.Read()
 			if err != nil {
 				return nil, err
@@ -238,8 +257,6 @@ func leasesLeft(c *harness.Conn) ([]int64, error) {
 				left = append(left, ms)
 			}
 		}
-		if cursor, _ = page[0].(string); cursor == "0" {
-			return left, nil
-		}
 	}
+	return left, nil
 }

@@ -228,6 +228,20 @@ func (k *call) giveBack(rc redis.Conn) {
 	_ = rc.Close()
 }
 
+// Commands that are no larger together are written before the first reply is read: a
+// server takes them in whole, however long nobody reads what it replies.
+const smallBatch = 2048
+
+func (k *call) isSmall() bool {
+	size := 0
+	for _, cmd := range k.cmds {
+		for _, arg := range cmd.Args {
+			size += len(arg) + 16 // what stands around it
+		}
+	}
+	return size <= smallBatch
+}
+
 // pipeline sends the commands together.
 func (k *call) pipeline(rc redis.Conn) {
 	fail := func(from int, err error) {
@@ -237,8 +251,8 @@ func (k *call) pipeline(rc redis.Conn) {
 	}
 	begun := 0 // commands of which something may have been written
 	var writer sync.WaitGroup
-	writer.Go(func() {
-		var args []any
+	write := func() {
+		args := k.args[:0]
 		for _, cmd := range k.cmds {
 			begun++
 			args = appendArguments(args[:0], cmd.Args)
@@ -247,7 +261,12 @@ func (k *call) pipeline(rc redis.Conn) {
 			}
 		}
 		_ = rc.Flush() // if it fails, so does Receive
-	})
+	}
+	if k.isSmall() {
+		write()
+	} else {
+		writer.Go(write)
+	}
 	for i := range k.results {
 		var broken bool
 		if k.results[i], broken = k.result(rc.Receive()); broken {
