@@ -155,17 +155,25 @@ func (l *leash) AfterFunc(f func()) (stop func() bool) {
 // Err implements [context.Context].
 func (l *leash) Err() error {
 	if l.inner.Err() == nil {
-		caller, _ := l.request()
-		why := caller.Err()
-		if why == nil {
-			return nil
-		}
-		l.finish(why)
+		l.heedCaller()
 	}
-	if why := l.err.Load(); why != nil {
+	err := l.inner.Err()
+	if why := l.err.Load(); err != nil && why != nil {
 		return *why
 	}
-	return l.inner.Err()
+	return err
+}
+
+// heedCaller ends the leash if the caller's context has, and it still serves that.
+func (l *leash) heedCaller() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released {
+		return
+	}
+	if why := l.caller.Err(); why != nil {
+		l.finish(why)
+	}
 }
 
 // Value implements [context.Context].

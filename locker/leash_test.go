@@ -130,6 +130,19 @@ func TestLeashThatNobodyWatchesEndsWithTheCaller(t *testing.T) {
 	})
 }
 
+// Who has kept a leash that was released, and looks at it, ends nothing.
+func TestLeashThatIsReleasedHeedsNoCaller(t *testing.T) {
+	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := p.take(ctx, time.Minute)
+		require.True(t, l.untie())
+		cancel()
+		assert.NoError(t, l.Err(), "before it serves the next one")
+		l.release(nil)
+		assert.NoError(t, l.Err())
+	})
+}
+
 func TestLeashCallsWhenItEnds(t *testing.T) {
 	ends := map[string]func(closeClient, endCaller context.CancelFunc){
 		"its time is up": func(_, _ context.CancelFunc) { time.Sleep(time.Second) },

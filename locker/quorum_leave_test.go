@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,5 +83,77 @@ func TestQuorumReleasesWhatALeftCallTook(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
+// Inquiries whose times end at different moments may share a request, in any order. It
+// lasts as long as the latest, and all are told why it ended.
+func TestQuorumLeavesWhenTheLatestTimeIsUp(t *testing.T) {
+	for _, latestFirst := range []bool{false, true} {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			c := nodes.client(t, QuorumConfig{NodeTimeout: 800 * time.Millisecond})
+			require.NoError(t, must(t, c.Mutex("k")).Unlock(t.Context()))
+			q, n := c.quorum, c.quorum.nodes[0]
+			defer close(nodes[0].deaf())
+			begun := time.Now()
+			var said []error
+			show := func(_ int, answers []driver.Result) bool {
+				said = append(said, answers[0].Err)
+				return true
+			}
+			ask := question{calls: []call{native("GET", "k")}}
+			batch := []inquiry{newRound(q, ask, show).in}
+			time.Sleep(100 * time.Millisecond)
+			batch = append(batch, newRound(q, ask, show).in)
+			if latestFirst {
+				slices.Reverse(batch)
+			}
+			n.asked.Add(2)
+			n.line.senders.Add(1)
+			n.line.wg.Add(1)
+			go n.request(batch)
+			n.line.wg.Wait()
+			assert.Equal(t, 900*time.Millisecond, time.Since(begun))
+			require.Len(t, said, 2)
+			for _, err := range said {
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err))
+			}
+		})
+	}
+}
+
+// What a driver says late is told where it explains more: it could not connect.
+func TestQuorumTellsWhyANodeCannotBeReached(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{NodeTimeout: 100 * time.Millisecond})
+		require.NoError(t, must(t, c.Mutex("k")).Unlock(t.Context()))
+		unreachable := driver.NotSent(errors.New("dial: i/o timeout"))
+		nodes[1].set(func() {
+			nodes[1].before = func(ctx context.Context, _ driver.Command) error { <-ctx.Done(); return unreachable }
+		})
+		lease := must(t, c.Mutex("k"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.ErrorIs(t, c.Nodes()[1].Err, unreachable)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// A node that answers when the others have decided is not behind.
+func TestQuorumNodeThatAnswersAfterTheDecisionIsNotBehind(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		q := nodes.client(t, QuorumConfig{}).quorum
+		r := newRound(q, question{calls: []call{native("GET", "k")}}, func(int, []driver.Result) bool { return true })
+		for i := range q.nodes {
+			r.asked.add(i)
+		}
+		r.hear(0, []driver.Result{{}})
+		r.hear(1, []driver.Result{{}}) // before the caller has come to look
+		r.unasked()
+		assert.Zero(t, q.nodes[1].behind.Load())
+		assert.EqualValues(t, 1, q.nodes[2].behind.Load())
 	})
 }

@@ -48,13 +48,18 @@ type inquiry struct {
 	moot     *atomic.Bool     // need not be sent any more; may be nil
 }
 
-// unsettled takes out of the batch what need not be sent any more.
+// unsettled takes out of the batch what need not be sent any more, or has waited too long.
 func (n *node) unsettled(batch []inquiry) []inquiry {
 	return slices.DeleteFunc(batch, func(in inquiry) bool {
-		if in.moot == nil || !in.moot.Load() {
+		err := in.ctx.Err()
+		switch {
+		case in.moot != nil && in.moot.Load():
+			n.answer(in, unasked(in.calls))
+		case err != nil:
+			n.answer(in, allFailed(in.calls, driver.NotSent(err)))
+		default:
 			return false
 		}
-		n.answer(in, unasked(in.calls))
 		return true
 	})
 }
@@ -65,22 +70,22 @@ func (n *node) request(batch []inquiry) (answered bool) {
 	if batch = n.unsettled(batch); len(batch) == 0 {
 		return true
 	}
-	all := batch[len(batch)-1]
+	all := batch[0]
 	if len(batch) > 1 {
 		all.calls, all.commands = nil, nil
 		for _, in := range batch {
+			if in.ctx.until.After(all.ctx.until) { // those in line are in no order
+				all.ctx = in.ctx
+			}
 			all.calls, all.commands = append(all.calls, in.calls...), append(all.commands, in.commands...)
 		}
 	}
-	if err := all.ctx.Err(); err != nil { // it has waited behind others
-		n.answerAll(batch, driver.NotSent(err))
-		return true
-	}
-	a := asking{node: n, batch: batch, begun: time.Now()}
+	a := asking{node: n, ctx: all.ctx, batch: batch, begun: time.Now(), before: n.err.Load()}
 	stop := context.AfterFunc(all.ctx, a.leave)
 	results := n.exchange(all)
 	stop()
 	if !a.end() {
+		a.explain(results)
 		return false
 	}
 	n.note(results)
@@ -93,10 +98,12 @@ func (n *node) request(batch []inquiry) (answered bool) {
 
 // An asking is a request under way.
 type asking struct {
-	node  *node
-	batch []inquiry
-	begun time.Time
-	over  atomic.Bool
+	node   *node
+	ctx    *span
+	batch  []inquiry
+	begun  time.Time
+	before *error // the node's
+	over   atomic.Bool
 }
 
 // end returns false if it has ended already.
@@ -114,15 +121,19 @@ func (a *asking) leave() {
 		return
 	}
 	n := a.node
-	err := fmt.Errorf("locker: no reply yet: %w", a.batch[0].ctx.Err())
-	n.err.Store(&err)
-	n.answerAll(a.batch, err)
+	err := fmt.Errorf("locker: no reply yet: %w", a.ctx.Err())
+	n.err.CompareAndSwap(a.before, &err)
+	for _, in := range a.batch {
+		n.answer(in, allFailed(in.calls, err))
+	}
 	n.line.leave()
 }
 
-func (n *node) answerAll(batch []inquiry, err error) {
-	for _, in := range batch {
-		n.answer(in, allFailed(in.calls, err))
+// explain notes what the driver says after it was left, where that is more: it could not
+// even connect.
+func (a *asking) explain(results []driver.Result) {
+	if driver.OutcomeOf(results[0].Err) == driver.OutcomeNotSent && a.node.heard.Load() <= a.begun.UnixMicro() {
+		a.node.err.Store(&results[0].Err)
 	}
 }
 

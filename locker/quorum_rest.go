@@ -54,6 +54,8 @@ func (r *rest) ask() {
 	defer r.quorum.wg.Done()
 	r.done = true
 	round := newRound(r.quorum, question{calls: []call{r.call}}, nil)
+	round.mu.Lock()
+	defer round.mu.Unlock()
 	round.over = true // nobody waits for the answers
 	n := 0
 	for i := range r.quorum.nodes {

@@ -58,7 +58,7 @@ func (r *round) askRest() {
 	}
 }
 
-// hear takes note of what a node has answered, unless the round is over.
+// hear takes note of what a node has answered; if the round is over, that it has.
 func (r *round) hear(place int, answers []driver.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,10 +67,10 @@ func (r *round) hear(place int, answers []driver.Result) {
 
 // note needs mu, as do all below but end and unasked.
 func (r *round) note(place int, answers []driver.Result) {
+	r.answered.add(place)
 	if r.over {
 		return
 	}
-	r.answered.add(place)
 	decided := r.show(place, answers)
 	if !decided && (answers[0].Err != nil || r.answered == r.asked) {
 		r.ask(len(r.quorum.nodes), r.in)
