@@ -27,7 +27,7 @@ type leash struct {
 	mu       sync.Mutex      // guards all below
 	caller   context.Context // whose request it is
 	deadline time.Time
-	tied     func() bool // unties it from the caller's context; nil if it is not tied
+	loosen   func() bool // unties it from the caller's context; nil if it is not tied
 	released bool        // it is not tied any more
 	alarm    func()      // called when the leash ends; nil if nobody has asked for it
 	rang     bool        // the leash has ended
@@ -53,25 +53,25 @@ func (l *leash) release(err error) { l.pool.release(l, err) }
 func (l *leash) serve(caller context.Context, deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.caller, l.deadline, l.tied, l.released = caller, deadline, nil, false
+	l.caller, l.deadline, l.loosen, l.released = caller, deadline, nil, false
 }
 
 // tie has the leash end with the caller's context.
 func (l *leash) tie() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.tied == nil && !l.released && l.caller != l.pool.base && l.caller.Done() != nil {
-		l.tied = context.AfterFunc(l.caller, l.callerEnds)
+	if l.loosen == nil && !l.released && l.caller != l.pool.base && l.caller.Done() != nil {
+		l.loosen = context.AfterFunc(l.caller, l.callerEnds)
 	}
 }
 
 // untie returns false if the caller's context has ended the leash, or is about to.
 func (l *leash) untie() bool {
 	l.mu.Lock()
-	tied := l.tied
+	loosen := l.loosen
 	l.released = true
 	l.mu.Unlock()
-	return tied == nil || tied()
+	return loosen == nil || loosen()
 }
 
 // ends returns two channels of which one is closed when ctx ends; either may be nil.

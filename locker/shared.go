@@ -38,7 +38,10 @@ const (
 // that hangs holds up no other.
 func newShared(conn driver.Conn, batcher driver.Batcher, crew *aside.Crew) *shared {
 	s := &shared{conn: conn}
-	s.line.request = func(batch []*ticket) bool { return travel(batcher, batch) }
+	s.line.request = func(batch []*ticket) bool {
+		travel(batcher, batch)
+		return true
+	}
 	s.line.crew, s.line.room, s.line.usual, s.line.most = crew, batchRoom, usualBatches, maxBatches
 	return s
 }
@@ -118,8 +121,8 @@ func (s *shared) reply(t *ticket) (driver.Value, error) {
 	return v, err
 }
 
-// travel sends the commands of a batch together. It always returns true.
-func travel(conn driver.Batcher, batch []*ticket) bool {
+// travel sends the commands of a batch together.
+func travel(conn driver.Batcher, batch []*ticket) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	trip := &trip{cancel: cancel}
@@ -134,7 +137,7 @@ func travel(conn driver.Batcher, batch []*ticket) bool {
 		}
 	}
 	if len(cmds) == 0 {
-		return true
+		return
 	}
 	results := conn.DoBatch(ctx, cmds)
 	if len(results) != len(cmds) {
@@ -147,5 +150,4 @@ func travel(conn driver.Batcher, batch []*ticket) bool {
 			t.done <- struct{}{}
 		}
 	}
-	return true
 }

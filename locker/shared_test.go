@@ -281,7 +281,10 @@ func TestSharedTooFewResults(t *testing.T) {
 	sharing(t, func(t *testing.T, s *batchServer, l *link) {
 		c, err := l.connect(t.Context())
 		require.NoError(t, err)
-		c.shared[0].line.request = func(batch []*ticket) bool { return travel(forgetful{s}, batch) }
+		c.shared[0].line.request = func(batch []*ticket) bool {
+			travel(forgetful{s}, batch)
+			return true
+		}
 		_, err = c.shared[0].share(t.Context(), get("k"))
 		assert.ErrorContains(t, err, "0 results for 1 commands")
 		assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err))
@@ -445,7 +448,10 @@ func TestSharedRepliesOfTheirOwn(t *testing.T) {
 	sharing(t, func(t *testing.T, s *batchServer, l *link) {
 		c, err := l.connect(t.Context())
 		require.NoError(t, err)
-		c.shared[0].line.request = func(batch []*ticket) bool { return travel(refusing{s}, batch) }
+		c.shared[0].line.request = func(batch []*ticket) bool {
+			travel(refusing{s}, batch)
+			return true
+		}
 		var wg sync.WaitGroup
 		for i := range 20 {
 			wg.Go(func() {
