@@ -123,12 +123,15 @@ func (q fleet) connectors(t *testing.T, addrs []string) []driver.Connector {
 	return all
 }
 
-// warm makes all connections of a client, so that what follows is not about those.
+// warm makes all connections of a client, so that what follows is not about those, and
+// leaves no node behind.
 func warm(t *testing.T, c *locker.Client) {
 	t.Helper()
-	eventually(t, "all nodes have answered", func() bool {
+	eventually(t, "all nodes answer", func() bool {
 		mustUnlock(t, mustLock(t, c.Mutex("warm")))
-		return !slices.ContainsFunc(c.Nodes(), func(n locker.NodeHealth) bool { return n.Answered.IsZero() })
+		return !slices.ContainsFunc(c.Nodes(), func(n locker.NodeHealth) bool {
+			return n.Answered.IsZero() || n.Suspect || n.Err != nil
+		})
 	})
 }
 
