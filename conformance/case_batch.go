@@ -89,9 +89,12 @@ var batchCases = []testCase{
 		defer rule.Remove()
 		results := k.doBatch(k.ctx, conn, k.increments(n))
 		for i, r := range results {
-			if i < lost {
+			switch {
+			case i < lost && r.Err == nil:
 				k.result(i, r, int64(1))
-			} else {
+			case i < lost: // it was executed
+				k.outcome("a command before the lost reply", r.Err, driver.OutcomeUnknown)
+			default:
 				k.outcomeIn("a command at or behind the lost reply", r.Err, driver.OutcomeUnknown, driver.OutcomeNotSent)
 			}
 		}

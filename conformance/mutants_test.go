@@ -136,7 +136,7 @@ var mutants = []mutant{
 	{"subscribe-after-close", `Close/Subscribe`},
 
 	// Batches.
-	{"batch-fails-as-one", `Batch/Results Batch/LostReply`},
+	{"batch-fails-as-one", `Batch/Results`},
 	{"batch-forgets-one", `Batch/One`},
 	{"batch-ignores-ctx", `Batch/Ctx/InFlight`},
 	{"batch-in-parallel", `Batch/Order `},

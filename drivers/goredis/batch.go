@@ -3,7 +3,6 @@ package goredis
 import (
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -38,41 +37,32 @@ func failed(n int, err error) []driver.Result {
 	return slices.Repeat([]driver.Result{{Err: err}}, n)
 }
 
-// results are those of a pipeline that was sent, one in a Cluster for each node.
-//
-// When a connection breaks, go-redis gives its error to all commands, also to
-// those that have their reply. On one connection these can be told.
+// results are those of a pipeline that was sent, one in a Cluster for each node. When a
+// connection breaks, go-redis gives its error also to commands that have their reply:
+// then these are of unknown outcome like those behind them.
 //
 // In a Cluster an error other than a reply proves nothing: when go-redis maps
 // commands to nodes again, after a redirection or because it had no connection to
 // a node, and then loses the connection to the new node, some commands keep their
 // former error.
 func (c *conn) results(ctx context.Context, rcs []command) []driver.Result {
-	cluster := c.mode == driver.ModeCluster
 	results := make([]driver.Result, len(rcs))
-	later := false // whether a later command has its reply
-	for i := len(rcs) - 1; i >= 0; i-- {
+	for i := range rcs {
 		v, err := rcs[i].result()
-		if err == nil || err == redis.Nil || !cluster && v != nil && (later || isWhole(v)) {
+		if err == nil || err == redis.Nil {
 			results[i].Value = toValue(v)
-			later = true
 			continue
 		}
 		reply, refused := serverError(err)
-		switch {
-		case cluster && (!refused || reply.Code == "MOVED" || reply.Code == "ASK"):
+		if c.mode == driver.ModeCluster && (!refused || reply.Code == "MOVED" || reply.Code == "ASK") {
 			results[i].Err = c.unknownFailure(ctx, err)
-		default:
+		} else {
 			results[i].Err = c.failure(ctx, err)
-			later = later || refused
 		}
 		if errors.Is(err, errNested) { // those behind it may have other replies than their own
 			copy(results[i:], failed(len(results)-i, results[i].Err))
+			break
 		}
 	}
 	return results
 }
-
-// isWhole reports whether v, the value of a command with an error, is certainly
-// a whole reply. What go-redis could not read to its end leaves a zero value.
-func isWhole(v any) bool { return !reflect.ValueOf(v).IsZero() }

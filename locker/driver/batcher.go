@@ -16,10 +16,11 @@ type Batcher interface {
 	// for each, in their order. Commands whose keys share a slot are executed
 	// in the order given; outside a Cluster all are, in one others may overtake
 	// one another. A failure is told for each command by itself and never by
-	// panicking or by returning fewer results: when a connection breaks
-	// half-way, the commands before the break have their replies and all after
-	// it are unknown (or not sent, where that is certain). It is as prompt as
-	// Do when ctx ends.
+	// panicking or by returning fewer results, and an error reply is that of its
+	// own command only. When a connection breaks half-way, all commands without
+	// a reply are unknown (or not sent, where that is certain); those before them
+	// may have their replies, or be unknown where the client does not keep them.
+	// The core asks again about each. It is as prompt as Do when ctx ends.
 	DoBatch(ctx context.Context, cmds []Command) []Result
 }
 
