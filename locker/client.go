@@ -28,8 +28,8 @@ type Client struct {
 	ctx        context.Context // ends with Close
 	stop       context.CancelFunc
 
-	taking  leashes // of requests that take a lock: they end with the client
-	keeping leashes // of the others
+	taking  *leashes // of requests that take a lock: they end with the client
+	keeping *leashes // of the others
 
 	attaching  attaching
 	holdings   holdings
@@ -113,7 +113,7 @@ func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 	}
 	c.hub.observers, c.crowd.most = c.observers, int64(cfg.maxWaiters)
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.taking.base, c.keeping.base = c.ctx, context.Background()
+	c.taking, c.keeping = newLeashes(c.ctx), newLeashes(context.Background())
 	if c.observers != nil {
 		for node, l := range d.links() {
 			l.opened = func(conn driver.Conn) { c.survey(node, l, conn) }

@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"strings"
@@ -21,6 +22,8 @@ type hub struct {
 
 	mu       sync.Mutex
 	slots    map[string]*slot
+	sleepers sleepers // those whose waiter sleeps
+	alarm    alarm    // for them
 	running  bool
 	settled  chan struct{} // closed once it is known whether messages arrive
 	untried  int           // links of which that is not known
@@ -37,9 +40,11 @@ type slot struct {
 	reservation string
 	woken       chan wakeUp // holds one: the last
 
-	// Who waits, for a Snapshot; the hub's mu guards it.
+	// The hub's mu guards what follows: who waits, for a Snapshot, and until when it sleeps.
 	mutex *Mutex
 	since time.Time
+	until time.Time
+	place int // among the sleepers, from 1; 0 if it is none of them
 }
 
 // A wakeUp is why a waiter is to look at the lock.
@@ -51,6 +56,8 @@ type wakeUp struct {
 	// hint tells that there was no message: one may have been missed, or from now
 	// on there are some.
 	hint bool
+	// slept tells that nothing came, and the time for which the waiter sleeps is over.
+	slept bool
 }
 
 // parseMessage reads "gl1|w|<reservation>", by which the waiter is asked to look,
@@ -82,11 +89,13 @@ const (
 
 func newHub(links []*link) *hub {
 	ctx, stop := context.WithCancel(context.Background())
-	return &hub{
+	h := &hub{
 		links: links, untried: len(links), channel: sidePrefix + "c:" + newID(),
 		slots: map[string]*slot{}, settled: make(chan struct{}),
 		ctx: ctx, stop: stop,
 	}
+	h.alarm.ring = h.rouse
+	return h
 }
 
 func (h *hub) join(m *Mutex, since time.Time) *slot {
@@ -114,6 +123,40 @@ func (h *hub) leave(s *slot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.slots, s.reservation)
+}
+
+// sleep has s woken at the given time, unless it gets up before.
+func (h *hub) sleep(s *slot, until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.until = until
+	heap.Push(&h.sleepers, s)
+	h.alarm.by(until)
+}
+
+// getUp must be called when s has been woken, by whatever.
+func (h *hub) getUp(s *slot) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.place > 0 {
+		heap.Remove(&h.sleepers, s.place-1)
+	}
+}
+
+// rouse wakes those who have slept for as long as they wanted to.
+func (h *hub) rouse() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.alarm.ringing()
+	for now := time.Now(); len(h.sleepers) > 0; {
+		first := h.sleepers[0]
+		if first.until.After(now) {
+			h.alarm.by(first.until)
+			return
+		}
+		heap.Pop(&h.sleepers)
+		first.wake(wakeUp{slept: true})
+	}
 }
 
 // refresh drops a wake-up of s that came before a request: it says what the request
@@ -284,12 +327,12 @@ func (h *hub) set(up bool) {
 	}
 }
 
-// wake puts w in, in the place of an earlier wake-up, but not a hint in that of a
+// wake puts w in, in the place of an earlier wake-up, but nothing else in that of a
 // message. It needs the hub's mu.
 func (s *slot) wake(w wakeUp) {
 	select {
 	case earlier := <-s.woken:
-		if w.hint {
+		if (w.hint || w.slept) && !earlier.slept {
 			w = earlier
 		}
 	default:

@@ -19,7 +19,7 @@ func leashBubble(t *testing.T, test func(t *testing.T, p *leashes, closeClient c
 	synctest.Test(t, func(t *testing.T) {
 		base, end := context.WithCancel(context.Background())
 		defer end()
-		test(t, &leashes{base: base}, end)
+		test(t, newLeashes(base), end)
 	})
 }
 
@@ -77,6 +77,8 @@ func TestLeashServesTheNextRequest(t *testing.T) {
 		for name, err := range map[string]error{
 			"answered": nil,
 			"refused":  driver.NewServerError("NOPERM no"),
+			"locked":   &LockedError{Name: "k"},
+			"foreign":  &ForeignError{Name: "k"},
 		} {
 			for _, watched := range []bool{false, true} {
 				ctx, cancel := context.WithCancel(t.Context())
@@ -197,7 +199,7 @@ func TestLeashesEndAtTheirTimes(t *testing.T) {
 		assert.Equal(t, context.DeadlineExceeded, l.Err())
 		l.release(l.Err())
 		assert.Empty(t, p.held)
-		assert.Zero(t, p.armed, "nobody is woken when there is no request")
+		assert.Zero(t, p.alarm.at, "nobody is woken when there is no request")
 	})
 }
 
@@ -206,7 +208,7 @@ func TestLeashesAreLetGo(t *testing.T) {
 	const burst = 3 * maxIdleLeashes
 	base, end := context.WithCancel(context.Background())
 	defer end()
-	p := &leashes{base: base}
+	p := newLeashes(base)
 	held := make([]*leash, burst)
 	known := make([]weak.Pointer[leash], burst)
 	type key struct{}

@@ -9,23 +9,24 @@ import (
 )
 
 // leashes are those of a client's requests. All end with base.
-//
-// They have one timer for all whose time may be up: nearly every request is answered long
-// before, and to set a timer for each, earlier than all others, would make Go's scheduler
-// wake up a thread nearly each time.
 type leashes struct {
 	base context.Context
 
 	mu    sync.Mutex
 	idle  []*leash // held by nobody, for the next requests
 	held  []*leash // each knows its place
-	timer *time.Timer
-	armed time.Time // when the timer fires; zero if it does not
+	alarm alarm    // for all whose time may be up
 }
 
 // maxIdleLeashes bounds how many are kept. Others are let go, and so is what base knows of
 // them; a sync.Pool would let go of the leash alone.
 const maxIdleLeashes = 1024
+
+func newLeashes(base context.Context) *leashes {
+	p := &leashes{base: base}
+	p.alarm.ring = p.fire
+	return p
+}
 
 // take returns a leash for a request that may take so long.
 func (p *leashes) take(caller context.Context, within time.Duration) *leash {
@@ -49,28 +50,16 @@ func (p *leashes) hold(end time.Time) *leash {
 	}
 	l.end, l.place = end, len(p.held)
 	p.held = append(p.held, l)
-	if p.armed.IsZero() || end.Before(p.armed) {
-		p.arm(end)
-	}
+	p.alarm.by(end)
 	return l
-}
-
-// arm needs mu.
-func (p *leashes) arm(end time.Time) {
-	p.armed = end
-	if p.timer == nil {
-		p.timer = time.AfterFunc(time.Until(end), p.fire)
-	} else {
-		p.timer.Reset(time.Until(end))
-	}
 }
 
 // release ends l's request, which has come to err.
 func (p *leashes) release(l *leash, err error) {
 	// The answer has come, so that nobody waits for anything that might end with l.
-	answered := err == nil || driver.OutcomeOf(err) == driver.OutcomeReplied
+	over := err == nil || answered(err) || driver.OutcomeOf(err) == driver.OutcomeReplied
 	untied := l.untie()
-	if !p.keep(l, answered && untied && l.inner.Err() == nil) {
+	if !p.keep(l, over && untied && l.inner.Err() == nil) {
 		l.cancel()
 	}
 }
@@ -88,7 +77,7 @@ func (p *leashes) keep(l *leash, good bool) bool {
 	return good
 }
 
-// drop returns false if l is ended by the timer, or about to be. It needs mu.
+// drop returns false if l is ended by the alarm, or about to be. It needs mu.
 func (p *leashes) drop(l *leash) bool {
 	if l.place < 0 {
 		return false
@@ -102,7 +91,7 @@ func (p *leashes) drop(l *leash) bool {
 	return true
 }
 
-// fire looks again when the next one may be due: of those for which the timer was set,
+// fire looks again when the next one may be due: of those for which the alarm was set,
 // most are gone.
 func (p *leashes) fire() {
 	for _, l := range p.due(time.Now()) {
@@ -126,8 +115,8 @@ func (p *leashes) due(now time.Time) []*leash {
 		}
 		i++
 	}
-	if p.armed = next; !next.IsZero() {
-		p.arm(next)
+	if p.alarm.ringing(); !next.IsZero() {
+		p.alarm.by(next)
 	}
 	return over
 }

@@ -146,14 +146,14 @@ func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, ove
 			d, over = end, true
 		}
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	a.client.hub.sleep(a.slot, time.Now().Add(d))
+	defer a.client.hub.getUp(a.slot)
 	for {
 		select {
-		case <-timer.C:
-			return nil, over, nil
 		case w := <-a.slot.woken:
 			switch {
+			case w.slept:
+				return nil, over, nil
 			case w.hint:
 				return nil, false, nil
 			case w.seq == "":

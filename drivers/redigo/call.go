@@ -38,7 +38,7 @@ type call struct {
 
 	one  [1]driver.Command // of Do
 	its  [1]driver.Result
-	args [16]any
+	args [24]any // as many as any command of locks has
 
 	noDial noDial
 	cutOff func() // calls Break; made once

@@ -1,0 +1,28 @@
+package locker
+
+import "time"
+
+// An alarm is one timer for many times, most of which mean nothing any more when they
+// come. A timer for each, earlier than all others, would have Go's scheduler wake up a
+// thread nearly each time. Its owner's lock guards it.
+type alarm struct {
+	ring  func()    // begins with ringing, and sets it for what is next
+	at    time.Time // when it rings; zero if it does not
+	timer *time.Timer
+}
+
+// by has ring called at the given time, or at an earlier one for which it is set already.
+func (a *alarm) by(at time.Time) {
+	if !a.at.IsZero() && !at.Before(a.at) {
+		return
+	}
+	a.at = at
+	if a.timer == nil {
+		a.timer = time.AfterFunc(time.Until(at), a.ring)
+	} else {
+		a.timer.Reset(time.Until(at))
+	}
+}
+
+// ringing notes that it does not ring any more.
+func (a *alarm) ringing() { a.at = time.Time{} }
