@@ -66,6 +66,9 @@ func (l *link) connect(ctx context.Context) (*connection, error) {
 	if c := l.open.Load(); c != nil {
 		return c, nil
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, driver.NotSent(err)
+	}
 	conn, err := l.connector.Connect(ctx)
 	if err != nil {
 		return nil, driver.NotSent(fmt.Errorf("connect: %w", err))
@@ -89,8 +92,8 @@ func (l *link) sharing(conn driver.Conn) *connection {
 	c := &connection{Conn: conn}
 	if b, ok := conn.(driver.Batcher); ok {
 		parts := 1
-		if l.cluster.Load() {
-			parts = shards
+		if _, describes := conn.(driver.Describer); l.cluster.Load() || describes && !l.described.Load() {
+			parts = shards // or it may turn out to be a Cluster later
 		}
 		for range parts {
 			c.shared = append(c.shared, newShared(conn, b, &l.crew))
