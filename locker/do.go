@@ -43,8 +43,14 @@ func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) (e
 		}
 		cancel(ErrReleased)
 		unlockErr := lease.Unlock(done)
-		if lost != nil && errors.Is(unlockErr, ErrNotHeld) || errors.Is(unlockErr, ErrReleased) {
-			unlockErr = nil // the loss says it, or work has detached the lease
+		switch {
+		case errors.Is(unlockErr, ErrReleased):
+			unlockErr = nil // work has detached the lease
+		case errors.Is(unlockErr, ErrNotHeld):
+			if lost == nil { // while work ran, unnoticed
+				lost = &LostError{Name: m.name, Reason: unlockErr}
+			}
+			unlockErr = nil
 		}
 		err = errors.Join(err, unreported(err, lost), unlockErr)
 	}()

@@ -41,3 +41,20 @@ func TestContextsCarryTheirLeases(t *testing.T) {
 		}))
 	})
 }
+
+// Where the loss shows only when the lock is given up, others may have been in beside work.
+func TestDoReportsALossThatShowsAtTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		for want, lose := range map[error]func(){
+			ErrAbsent: func() { f.Del("k") },
+			ErrTaken:  func() { f.Set("k", "gl1|m|"+newID()+"|0|30000|other|") },
+		} {
+			err := c.Do(t.Context(), "k", func(context.Context) error { lose(); return nil })
+			assert.ErrorIs(t, err, ErrLost)
+			assert.ErrorIs(t, err, want)
+			assert.ErrorContains(t, err, `"k"`)
+			f.Del("k")
+		}
+	})
+}

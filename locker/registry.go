@@ -45,8 +45,8 @@ func Drivers() []string {
 //	rediss://h1:6379,h2:6379?mode=cluster
 //	unix:///run/redis.sock
 //
-// Open does no network I/O; a wrong address shows at the first lock. Errors never
-// contain the DSN. Close the client when it is no longer needed; that closes its
+// Open does no network I/O; a wrong address shows at the first lock. Errors are
+// [ErrInvalid], and never contain the DSN. Close the client when it is no longer needed; that closes its
 // connections too.
 func Open(driverName, dsn string, opts ...ClientOption) (*Client, error) {
 	connector, err := OpenConnector(driverName, dsn)
@@ -71,11 +71,11 @@ func OpenConnector(driverName, dsn string) (driver.Connector, error) {
 	}
 	cfg, err := driver.ParseDSN(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("locker: open %s: %w", driverName, err)
+		return nil, failed("open "+driverName, ErrInvalid, err)
 	}
 	connector, err := d.OpenConnector(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("locker: open %s: %w", driverName, err)
+		return nil, failed("open "+driverName, ErrInvalid, err)
 	}
 	return connector, nil
 }

@@ -24,6 +24,7 @@ func TestRegistry(t *testing.T) {
 		assert.Panics(t, func() { Register("nil", nil) })
 
 		_, err = Open("fake", "redis://:hunter2@h:port/")
+		assert.ErrorIs(t, err, ErrInvalid)
 		require.Error(t, err)
 		assert.NotContains(t, err.Error(), "hunter2")
 

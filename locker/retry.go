@@ -7,8 +7,8 @@ import (
 
 // A RetryPolicy decides how a waiter goes on after its n-th attempt (from 1) at a
 // lock has failed: how long it sleeps at most before the next one, and whether
-// there is a next one. A message that the lock is free, and the end of the
-// holder's lease, cut the sleep short.
+// there is a next one. A message that the lock is free cuts the sleep short. When the
+// holder's lease would end without a renewal the waiter looks, which is no attempt.
 //
 // r is a random number in [0, 1) for jitter. A policy is a pure function of its
 // arguments, so that one value serves any number of locks and goroutines at once.

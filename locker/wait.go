@@ -143,7 +143,7 @@ func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, ove
 	if locked, ok := errors.AsType[*LockedError](a.reason); ok && locked.Holder.Remaining > 0 {
 		// Everybody else wakes then, too.
 		if end := locked.Holder.Remaining + time.Millisecond + rand.N(10*time.Millisecond); end < d {
-			d, over = end, true
+			d, over = end, false // the holder may have renewed it
 		}
 	}
 	a.client.hub.sleep(a.slot, time.Now().Add(d))

@@ -188,6 +188,20 @@ func TestLimitedAttempts(t *testing.T) {
 	})
 }
 
+// To look whether the holder's lease has ended, when it would have without a renewal, is
+// not one of the policy's attempts.
+func TestRenewalsOfTheHolderUseNoAttemptsUp(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		_, err := c.Mutex("k", TTL(300*time.Millisecond)).Lock(t.Context())
+		require.NoError(t, err)
+		begun := time.Now()
+		_, err = f.client(t).Mutex("k", Retry(Attempts(3, Constant(3*time.Second)))).Lock(t.Context())
+		require.ErrorIs(t, err, ErrLocked)
+		assert.Equal(t, 6*time.Second, time.Since(begun).Truncate(time.Second))
+	})
+}
+
 func TestManyLeasesNeedFewGoroutinesAndAreAllRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)
