@@ -101,12 +101,13 @@ func (a *attempt) undo(reservation string, remember time.Duration) (c call, done
 	return a.client.store.giveUpCall(&a.req, reservation, remember), func() {}
 }
 
-// errand has c made in the background until it gets through. matters tells that without it
+// errand has c made in the background until it gets through. frees tells that without it
 // the lock may stay taken.
-func (a *attempt) errand(c call, matters bool, done func()) {
-	if !a.client.dog.errand(a.req.name, c, time.Now().Add(max(a.req.ttl, 10*time.Second)), done) {
+func (a *attempt) errand(c call, frees bool, done func()) {
+	until := time.Now().Add(max(a.req.ttl, 10*time.Second))
+	if !a.client.dog.errand(&errand{name: a.req.name, call: c, until: until, frees: frees, done: done}) {
 		done()
-		if matters {
+		if frees {
 			a.client.missed(a.req.name)
 		}
 	}
@@ -195,11 +196,12 @@ func (a *attempt) repeat(ctx context.Context, p place) (*Lease, error) {
 		if ctx.Err() != nil || a.client.ctx.Err() != nil {
 			return nil, err
 		}
+		a.reason = requestError(a.req.name, err) // should the next one not end before ctx does
 		if n == resends || driver.OutcomeOf(err) != driver.OutcomeUnknown || !transient(err) {
-			return nil, requestError(a.req.name, err)
+			return nil, a.reason
 		}
 		if n > 0 && a.client.sleep(ctx, retryPause(a.req.ttl)) != nil {
-			return nil, requestError(a.req.name, err)
+			return nil, a.reason
 		}
 	}
 }
@@ -226,7 +228,11 @@ func answered(err error) bool {
 // request makes one request.
 func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, err error) {
 	l := a.client.taking.take(ctx, a.mutex.attempt())
-	defer func() { l.release(err) }()
+	defer func(caller context.Context) {
+		if l.release(err); err != nil && caller.Err() == nil {
+			err = late(err)
+		}
+	}(ctx)
 	ctx = l
 	first := !a.asked
 	a.asked = true
@@ -248,10 +254,10 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, e
 			return g, a.reason
 		}
 	}
-	a.queued = a.queued || p.reservation != ""
 	a.scripted = true
 	var seq string
 	g.token, seq, err = a.client.store.acquire(ctx, &a.req, p)
+	a.queued = a.queued || p.reservation != "" && driver.OutcomeOf(err) != driver.OutcomeNotSent
 	if seq != "" {
 		a.stand = standing{seq: seq, sent: sent, life: p.life}
 	}

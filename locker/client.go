@@ -219,7 +219,8 @@ const closeTime = 5 * time.Second
 // client library may need for its own timeouts.)
 //
 // The error names the locks whose release the server did not confirm within 5
-// seconds; they are free when their TTL has passed. Close may be called again; it
+// seconds; they are free when their TTL has passed. Queues of locks that calls have
+// waited for are left within a second, or lapse. Close may be called again; it
 // gives the same answer.
 func (c *Client) Close() error {
 	c.mu.Lock()
@@ -245,6 +246,7 @@ func (c *Client) Close() error {
 	defer c.mu.Unlock()
 	if names := c.unreleased; len(names) > 0 {
 		slices.Sort(names)
+		names = slices.Compact(names)
 		c.err = errors.Join(failed(fmt.Sprintf("close: %d locks may not have been released, and are free when their TTL has passed: %.500q", len(names), names), ErrUnknown), c.err)
 	}
 	return c.err
@@ -255,34 +257,46 @@ type farewell struct {
 	call   call
 	tenure *tenure // nil for an errand
 	name   string
+	frees  bool // without it the lock may stay taken
 	unsure bool // the request was made and not answered
 }
 
+// courtesyTime bounds how long Close tries to leave queues, and the like, where the server
+// does not answer.
+const courtesyTime = time.Second
+
 // finish ends all leases, and then makes the last request of every job.
 func (c *Client) finish(jobs []*job) {
-	var last []farewell
+	var last, courtesies []farewell
 	for _, j := range jobs {
 		switch t := j.task.(type) {
 		case *tenure:
 			if call, ok := t.startClose(); ok {
-				last = append(last, farewell{call: call, tenure: t, name: t.mutex.name})
+				last = append(last, farewell{call: call, tenure: t, name: t.mutex.name, frees: true})
 			}
 		case *errand:
-			last = append(last, farewell{call: t.call, name: t.name})
+			if f := (farewell{call: t.call, name: t.name, frees: t.frees}); f.frees {
+				last = append(last, f)
+			} else {
+				courtesies = append(courtesies, f)
+			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-	defer cancel()
 	// At once, so that a part of the deployment that hangs delays no other.
 	var wg sync.WaitGroup
 	for batch := range slices.Chunk(last, batchSize) {
-		wg.Go(func() { c.say(ctx, batch) })
+		wg.Go(func() { c.say(closeTime, batch) })
+	}
+	for batch := range slices.Chunk(courtesies, batchSize) {
+		wg.Go(func() { c.say(courtesyTime, batch) })
 	}
 	wg.Wait()
 }
 
-// say makes the requests until all are answered or ctx ends.
-func (c *Client) say(ctx context.Context, batch []farewell) {
+// say makes the requests until all are answered or the time is over.
+func (c *Client) say(within time.Duration, batch []farewell) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause *= 2 {
 		calls := make([]call, len(batch))
 		for i, f := range batch {
@@ -311,7 +325,9 @@ func (c *Client) say(ctx context.Context, batch []farewell) {
 		if f.tenure != nil {
 			f.tenure.endRelease(nil, false)
 		}
-		c.missed(f.name)
+		if f.frees {
+			c.missed(f.name)
+		}
 	}
 }
 

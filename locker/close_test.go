@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -93,5 +94,50 @@ func TestCloseReleasesAlthoughAConnectionBreaks(t *testing.T) {
 		f.set(func() { f.after = once("EVALSHA", errLostReply) })
 		assert.NoError(t, c.Close())
 		assert.Empty(t, f.Keys())
+	})
+}
+
+// What was never had needs no release: its places in queues are left for a moment only.
+func TestCloseNamesOnlyWhatMayBeHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		c := f.client(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error)
+		go func() {
+			_, err := c.Mutex("k").Lock(ctx)
+			done <- err
+		}()
+		synctest.Wait()
+		hang(f)
+		cancel()
+		assert.ErrorIs(t, <-done, context.Canceled)
+		begun := time.Now()
+		assert.NoError(t, c.Close())
+		assert.LessOrEqual(t, time.Since(begun), courtesyTime)
+		f.set(func() { f.before = nil })
+		assert.NoError(t, held.Unlock(t.Context()))
+	})
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		mustPair(t, c.Mutex("first"))
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { return driver.NotSent(errors.New("refused")) }
+		})
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err := c.Mutex("k").Lock(ctx)
+				assert.ErrorIs(t, err, ErrUnavailable)
+			})
+		}
+		wg.Wait()
+		begun := time.Now()
+		assert.NoError(t, c.Close(), "nothing was ever sent")
+		assert.Zero(t, time.Since(begun))
 	})
 }

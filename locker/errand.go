@@ -17,7 +17,8 @@ type errand struct {
 	name  string // of the lock, for reports
 	call  call
 	until time.Time
-	done  func() // called when it is over
+	frees bool   // without it a lock may stay taken
+	done  func() // called when it is over; may be nil
 
 	mu    sync.Mutex
 	tries int
@@ -34,17 +35,15 @@ const (
 	minorityTime = time.Second
 )
 
-// errand makes c an errand. It returns false if it cannot: the watchdog is closed or
-// has too many.
-func (w *watchdog) errand(name string, c call, until time.Time, done func()) bool {
+// errand begins e. It returns false if it cannot: the watchdog is closed or has too many.
+func (w *watchdog) errand(e *errand) bool {
 	w.mu.Lock()
 	full := w.underway >= maxErrands
 	if !full {
 		w.underway++
 	}
 	w.mu.Unlock()
-	e := &errand{dog: w, name: name, call: c, until: until, done: done}
-	e.job.task = e
+	e.dog, e.job.task = w, e
 	return !full && w.add(&e.job, time.Now(), 0)
 }
 

@@ -211,9 +211,19 @@ func transient(err error) bool {
 		}
 	}
 	if reply, ok := errors.AsType[*driver.ServerError](err); ok {
-		return transientCodes[reply.Code] || strings.Contains(reply.Message, "max number of clients reached")
+		return transientCodes[reply.Code] || transientCodes[codeInScript(reply.Message)] ||
+			strings.Contains(reply.Message, "max number of clients reached")
 	}
 	return true
+}
+
+// codeInScript returns the code of an error reply that a script was given, where it stands
+// in the middle of the script's own, as before Redis 7.
+func codeInScript(message string) string {
+	_, rest, _ := strings.Cut(message, "@user_script: ")
+	_, rest, _ = strings.Cut(rest, ": -")
+	code, _, _ := strings.Cut(rest, " ")
+	return code
 }
 
 // requestError puts a driver's error of a request about a lock into the terms of this
@@ -226,6 +236,8 @@ func requestError(name string, err error) error {
 		return fmt.Errorf("%w: its connection was closed", ErrClosed)
 	case transient(err):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case errors.Is(err, ErrInvalid), errors.Is(err, driver.ErrUnsupported): // no server has said so
+		return fmt.Errorf("locker: %w", err)
 	}
 	return cmp.Or(refusal(name, err), fmt.Errorf("locker: the server refused: %w", err))
 }

@@ -1,8 +1,12 @@
 package locker
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // textPrefix is what the texts of this package's errors begin with.
@@ -10,6 +14,19 @@ const textPrefix = "locker: "
 
 // bare is the text of err for behind something that names the package already.
 func bare(err error) string { return strings.TrimPrefix(fmt.Sprint(err), textPrefix) }
+
+// late returns err so that it does not match that of a context whose time is over: it was
+// the request that had its time, and not the caller.
+func late(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	told := fmt.Errorf("locker: no reply in time (%s)", bare(err))
+	if driver.OutcomeOf(err) == driver.OutcomeNotSent {
+		return driver.NotSent(told)
+	}
+	return told
+}
 
 // failed is the error of a call that did not do what it was to, with the reasons in its
 // chain. Those that are nil are none.

@@ -183,7 +183,7 @@ func (w *watchdog) send(batch []*job) {
 	answered, silent := now(), true
 	for i, r := range results {
 		silent = silent && r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
-		sent[i].reply(sending, answered, r.Value, r.Err)
+		sent[i].reply(sending, answered, r.Value, late(r.Err))
 	}
 	w.mu.Lock()
 	w.suspect[shard] = silent

@@ -148,6 +148,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 			return err
 		}
 	}
+	fail := func(reasons ...error) error { return failed(fmt.Sprintf("extend %q", l.Name()), reasons...) }
 	t.client.join()
 	defer t.client.leave()
 	t.rest.ask()         // they are to have it for as long as the others
@@ -158,7 +159,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return failed(fmt.Sprintf("extend %q", l.Name()), append([]error{context.Cause(ctx)}, failures...)...)
+			return fail(append([]error{context.Cause(ctx)}, failures...)...)
 		}
 		t.mu.Lock()
 		t.mayArm(time.Now().Add(t.mutex.attempt()), ttl)
@@ -174,15 +175,16 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 			t.mu.Unlock()
 			t.client.dog.remove(&t.job)
 			return err
-		case !transient(err):
-			return failed(fmt.Sprintf("extend %q", l.Name()), requestError(l.Name(), err))
 		}
 		unsure = unsure || driver.OutcomeOf(err) == driver.OutcomeUnknown
 		if failures = []error{requestError(l.Name(), err)}; unsure {
 			failures = append(failures, ErrUnknown)
 		}
+		if !transient(err) {
+			return fail(failures...)
+		}
 		if err := t.client.sleep(ctx, retryPause(l.mutex.ttl)); errors.Is(err, ErrClosed) {
-			return err
+			return fail(append([]error{err}, failures...)...)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestQuorumLeavesCallsThatHeedNoEnd(t *testing.T) {
 		for range 10 * nodeRequests {
 			pair()
 		}
-		assert.ErrorIs(t, c.Nodes()[first].Err, context.DeadlineExceeded, "said while the call is still out")
+		assert.Error(t, c.Nodes()[first].Err, "said while the call is still out")
 
 		nodes[first].heal()               // for new requests; the old ones are still out
 		for c.Nodes()[first].Err != nil { // the test times out if it is not asked any more
@@ -117,7 +117,8 @@ func TestQuorumLeavesWhenTheLatestTimeIsUp(t *testing.T) {
 			assert.Equal(t, 900*time.Millisecond, time.Since(begun))
 			require.Len(t, said, 2)
 			for _, err := range said {
-				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorContains(t, err, "no reply in time")
+				assert.NotErrorIs(t, err, context.DeadlineExceeded, "it is not the caller's")
 				assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err))
 			}
 		})

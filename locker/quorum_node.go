@@ -121,7 +121,7 @@ func (a *asking) leave() {
 		return
 	}
 	n := a.node
-	err := fmt.Errorf("locker: no reply yet: %w", a.ctx.Err())
+	err := late(a.ctx.Err())
 	n.err.CompareAndSwap(a.before, &err)
 	for _, in := range a.batch {
 		n.answer(in, allFailed(in.calls, err))
@@ -139,6 +139,11 @@ func (a *asking) explain(results []driver.Result) {
 
 func (n *node) answer(in inquiry, results []driver.Result) {
 	n.asked.Add(-1)
+	for i, r := range results {
+		if errors.Is(r.Err, context.DeadlineExceeded) {
+			results[i].Err = late(r.Err)
+		}
+	}
 	in.round.hear(n.place, results)
 }
 

@@ -100,7 +100,7 @@ func (q *quorum) canvass(ctx context.Context, ask question, show func(node int, 
 		case <-callers:
 			r.end(nil)
 		case <-r.in.ctx.Done():
-			err := r.in.ctx.Err()
+			err := late(r.in.ctx.Err())
 			if q.ctx.Err() != nil {
 				err = ErrClosed
 			}

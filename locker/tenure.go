@@ -202,8 +202,11 @@ func (t *tenure) request(ctx context.Context, c call, within time.Duration) erro
 	l := t.client.keeping.take(ctx, min(t.mutex.attempt(), within))
 	v, err := t.client.deployment.run(l, c)
 	l.release(err)
-	if err != nil {
-		return err
+	switch {
+	case err == nil:
+		return heldReply(v)
+	case ctx.Err() == nil:
+		return late(err)
 	}
-	return heldReply(v)
+	return err
 }

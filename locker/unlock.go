@@ -106,6 +106,9 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease) (begun bool, err er
 			if t.outcome != nil && !t.unsure && t.client.quorum == nil {
 				defer t.mu.Unlock()
 				t.released = true
+				if t.remember > echoLife { // a request that takes the lock may still be on its way
+					t.errand(t.releaseCall(), time.Now().Add(t.remember))
+				}
 				return false, t.outcome
 			}
 			t.releasing = true
@@ -185,9 +188,7 @@ func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
 			break
 		}
 	}
-	if !t.client.dog.errand(t.mutex.name, c, lapse, nil) {
-		t.client.missed(t.mutex.name)
-	}
+	t.errand(c, lapse)
 	what, ended := fmt.Sprintf("unlock %q", t.mutex.name), context.Cause(ctx)
 	if ended != nil && errors.Is(last, ended) {
 		ended = nil // it is told by what was tried last
@@ -196,6 +197,13 @@ func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
 		return failed(what, ended, last), false
 	}
 	return failed(what, ErrUnknown, ended, last), false
+}
+
+// errand has c, without which the lock may stay taken, made in the background.
+func (t *tenure) errand(c call, until time.Time) {
+	if !t.client.dog.errand(&errand{name: t.mutex.name, call: c, until: until, frees: true}) {
+		t.client.missed(t.mutex.name)
+	}
 }
 
 // releaseOutcome tells what the answer to a release means. unsure tells that an

@@ -1,0 +1,89 @@
+package locker
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// delayFirst has the first request by a script that takes a lock lost, and returns it, to
+// be executed late.
+func delayFirst(f *fakeDeployment) (arrive func(t *testing.T)) {
+	var late *driver.Command
+	f.set(func() {
+		f.before = func(_ context.Context, cmd driver.Command) error {
+			takes := cmd.Args[1] == mutexFamily.acquire.sha || cmd.Args[1] == holdFamily.acquire.sha
+			if !takes || late != nil {
+				return nil
+			}
+			cmd.Args = slices.Clone(cmd.Args)
+			late = &cmd
+			return errLostReply
+		}
+	})
+	return func(t *testing.T) {
+		require.NotNil(t, late)
+		conn, err := f.Connect(t.Context())
+		require.NoError(t, err)
+		_, err = conn.Do(t.Context(), *late)
+		require.NoError(t, err)
+	}
+}
+
+// A request that arrives when its lease is over must not take the lock for nobody.
+func TestLateRequestOfALeaseThatTheServerHasLost(t *testing.T) {
+	for name, opts := range map[string][]Option{"fenced": {Fenced()}, "reentrant": {Reentrant()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				arrive := delayFirst(f)
+				l, err := f.client(t).Mutex("k", append(opts, TTL(10*time.Second))...).Lock(t.Context())
+				require.NoError(t, err)
+				f.Del("k")
+				<-l.Context().Done()
+				assert.ErrorIs(t, l.Unlock(t.Context()), ErrAbsent)
+				synctest.Wait()
+				arrive(t)
+				assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
+			})
+		})
+	}
+}
+
+func TestLateRequestOfADetachedLease(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		arrive := delayFirst(f)
+		m := f.client(t).Mutex("k", Fenced(), TTL(10*time.Second))
+		l, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		id, err := l.Detach(t.Context(), 2*time.Second)
+		require.NoError(t, err)
+		synctest.Wait()
+		arrive(t)
+		again, err := m.Attach(t.Context(), id)
+		require.NoError(t, err, "while it is there it changes nothing")
+		id, err = again.Detach(t.Context(), time.Second)
+		require.NoError(t, err)
+		time.Sleep(11 * time.Second)
+		_, err = m.Attach(t.Context(), id)
+		require.ErrorIs(t, err, ErrAbsent)
+		arrive(t)
+		assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
+	})
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		arrive := delayFirst(f)
+		l, err := f.client(t).Mutex("k", Fenced(), TTL(10*time.Second)).Lock(t.Context())
+		require.NoError(t, err)
+		_, err = l.Detach(t.Context(), time.Second)
+		require.NoError(t, err)
+		time.Sleep(11 * time.Second) // nobody has taken it up
+		arrive(t)
+		assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
+	})
+}
