@@ -48,7 +48,11 @@ func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) (e
 			unlockErr = nil // work has detached the lease
 		case errors.Is(unlockErr, ErrNotHeld):
 			if lost == nil { // while work ran, unnoticed
-				lost = &LostError{Name: m.name, Reason: unlockErr}
+				loss := &LostError{Name: m.name, Reason: ErrAbsent}
+				if errors.Is(unlockErr, ErrTaken) {
+					loss.Reason = ErrTaken
+				}
+				lost = loss
 			}
 			unlockErr = nil
 		}

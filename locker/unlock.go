@@ -39,6 +39,9 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if l.tenure.client.observers != nil {
 		l.tellEnd(err, false, passed)
 	}
+	if err == ErrAbsent || err == ErrTaken {
+		return failed(fmt.Sprintf("unlock %q", l.Name()), err)
+	}
 	return err
 }
 
