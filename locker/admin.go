@@ -28,9 +28,8 @@ func (c *Client) ForceRelease(ctx context.Context, name string) ([]Holder, error
 	case !ok:
 	case status == 0:
 		return nil, absentError(name)
-	case status == -2 && len(rest) == 1:
-		kind, _ := rest[0].(string)
-		return nil, &ForeignError{Name: name, Type: kind}
+	case status == -2 && len(rest) >= 1:
+		return nil, foreignError(name, rest)
 	case status == 1 && len(rest) == 3:
 		left, _ := rest[1].(int64)
 		switch holders, ok := parseHolders(rest[0], left, rest[2]); {

@@ -51,8 +51,9 @@ var (
 	ErrUnknown = errors.New("locker: outcome unknown")
 
 	// ErrForeign: the key holds a lock of another kind, or something that is no
-	// lock of this library and will not go away by itself. It is never waited
-	// for, nor deleted.
+	// lock of this library. It is never waited for, nor deleted, whether it expires
+	// or not: that would hide a mistake. But a mutex takes a string that expires for
+	// a lock of another library, made by SET NX, and waits for it.
 	ErrForeign = errors.New("locker: foreign value at the lock's key")
 
 	// ErrPermission: the server's ACL forbids what a lock needs. The chain has a

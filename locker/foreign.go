@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -18,6 +19,10 @@ type ForeignError struct {
 	// It is "hold", "fencing token" or "side key" if somebody has written to such a part
 	// of the lock what this library does not.
 	Type string
+	// Remaining is how long the server keeps it unless somebody renews it, 0 if it
+	// never expires. Of the parts of a lock it is 0, too, and on a quorum it is what
+	// one of the nodes says.
+	Remaining time.Duration
 
 	err error // the server's reply, if that was an error
 }
@@ -26,10 +31,12 @@ func (e *ForeignError) Error() string {
 	switch {
 	case e.err != nil:
 		return fmt.Sprintf("locker: somebody has written to the keys of %q what this library does not, which has left a broken %s; see docs/format.md, and delete it", e.Name, e.Type)
-	case e.Type == "string":
-		return fmt.Sprintf("locker: the key of %q holds a string that is not a lock of this library and never expires; delete it, or use another name", e.Name)
 	case strings.HasSuffix(e.Type, "lock") || e.Type == "mutex":
 		return fmt.Sprintf("locker: the key of %q holds a %s; use the same kind of lock everywhere, or another name", e.Name, e.Type)
+	case e.Remaining > 0:
+		return fmt.Sprintf("locker: the key of %q holds a %s that is not a lock of this library and expires in %v unless renewed; wait for that, or use another name", e.Name, e.Type, e.Remaining)
+	case e.Type == "string":
+		return fmt.Sprintf("locker: the key of %q holds a string that is not a lock of this library and never expires; delete it, or use another name", e.Name)
 	}
 	return fmt.Sprintf("locker: the key of %q holds a %s, which is not a lock of this library; delete it, or use another name", e.Name, e.Type)
 }
@@ -39,6 +46,22 @@ func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
 
 // Unwrap returns the server's reply, if that was an error.
 func (e *ForeignError) Unwrap() error { return e.err }
+
+// foreignError reads what a script says of a value that is no lock of the wanted kind: what
+// it is, and its PTTL where the script has looked.
+func foreignError(name string, reply []any) *ForeignError {
+	e := &ForeignError{Name: name}
+	e.Type, _ = reply[0].(string)
+	if len(reply) > 1 {
+		if left, ok := reply[1].(int64); ok && left >= 0 {
+			e.Remaining = remaining(left)
+		}
+	}
+	return e
+}
+
+// remaining is a PTTL. The server rounds: 0 is less than a millisecond.
+func remaining(left int64) time.Duration { return time.Duration(max(left, 1)) * time.Millisecond }
 
 // foreignReply reads the error of a script that has met what none of ours has written.
 // Scripts ask for the type of the record, so that where a command fails for the type of

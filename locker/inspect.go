@@ -24,7 +24,8 @@ func (s Status) Held() bool { return len(s.Holders) > 0 }
 
 // Inspect tells who holds the lock with the given name, of whatever kind it is, and
 // how many wait for it. It returns a [*ForeignError] if the key holds what is not a
-// lock of this library and never expires.
+// lock of this library; but a string that expires may be that of another one, and is
+// told as a Holder that is Foreign.
 func (c *Client) Inspect(ctx context.Context, name string) (Status, error) {
 	m := c.Mutex(name)
 	v, err := m.admin(ctx, inspectScript.call([]string{m.keys.record, m.keys.queue}, nil), false)
@@ -47,8 +48,12 @@ func parseStatus(name string, v driver.Value) (Status, error) {
 		return s, nil
 	}
 	left, _ := list[2].(int64)
-	if s.Holders, ok = parseHolders(list[1], left, list[3]); !ok || kind == "string" && s.Holders[0].Foreign && left < 0 {
-		return Status{Waiters: s.Waiters}, &ForeignError{Name: name, Type: kind}
+	if s.Holders, ok = parseHolders(list[1], left, list[3]); !ok {
+		return Status{}, oddReply("inspect", v)
+	}
+	// Nothing is told of what stands in values of other types.
+	if _, text := list[1].(string); text && (kind != "string" || s.Holders[0].Foreign && left < 0) {
+		return Status{Waiters: s.Waiters}, foreignError(name, []any{kind, left})
 	}
 	return s, nil
 }
@@ -58,7 +63,7 @@ func parseStatus(name string, v driver.Value) (Status, error) {
 func parseHolders(record driver.Value, left int64, now any) (holders []Holder, ok bool) {
 	switch record := record.(type) {
 	case string:
-		return []Holder{parseRecord(record, time.Duration(left)*time.Millisecond)}, record != ""
+		return []Holder{parseRecord(record, time.Duration(left)*time.Millisecond)}, true
 	case []any:
 		text, _ := now.(string)
 		ms, err := strconv.ParseInt(text, 10, 64)

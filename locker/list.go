@@ -29,7 +29,7 @@ const listBatch = 64
 // Cluster which moves slots meanwhile may hide some. A lock that is taken or given up
 // meanwhile may be found or not; its Status is that of one moment.
 //
-// What looks like a lock of something else than this library, a string that expires, is
+// What looks like a lock of something else than this library, any string that expires, is
 // among them; its Holder is Foreign. Other keys are left out, and so are those that the
 // server does not let the user look at.
 //

@@ -14,23 +14,27 @@ import (
 // inspectVerdict makes one reply of those to inspect.
 var inspectVerdict = knownVerdict(func(answers []driver.Value, need int) driver.Value {
 	var known []nodeHold
-	foreign := map[string]int{}
+	foreign := map[string][]nodeHold{}
 	waiters := int64(0)
 	for _, v := range answers {
 		list, ok := v.([]any)
 		if !ok || len(list) != 5 {
 			continue
 		}
-		if kind, _ := list[0].(string); list[1] == "" && kind != "none" {
-			foreign[kind]++
-		}
 		n, _ := list[4].(int64)
 		waiters = max(waiters, n)
-		known = append(known, nodeHolds(list[1], list[2], list[3])...)
+		holds := nodeHolds(list[1], list[2], list[3])
+		switch kind, _ := list[0].(string); {
+		case kind == "none":
+		case kind != "string" && list[1] == "":
+			foreign[kind] = append(foreign[kind], holds...)
+		default:
+			known = append(known, holds...)
+		}
 	}
-	for kind, n := range foreign {
-		if n >= need {
-			return []any{kind, "", int64(-1), "0", waiters}
+	for kind, values := range foreign {
+		if value, left := common(values, need); value != nil {
+			return []any{kind, value, left, "0", waiters}
 		}
 	}
 	record, left := common(known, need)
@@ -78,9 +82,6 @@ func nodeHolds(record, left, now any) []nodeHold {
 	switch record := record.(type) {
 	case string:
 		ms, _ := left.(int64)
-		if record == "" {
-			return nil
-		}
 		id := record // a foreign value
 		if rest, ok := strings.CutPrefix(record, recordPrefix); ok && len(rest) >= idLength {
 			id = rest[:idLength]

@@ -142,11 +142,10 @@ func (r *request) acquired(v driver.Value) (token Token, seq string, err error) 
 		}
 	case status == -1:
 		return 0, "", errVoid
-	case status == -2 && len(rest) == 1:
-		kind, _ := rest[0].(string)
-		return 0, "", &ForeignError{Name: r.name, Type: kind}
+	case status == -2 && len(rest) >= 1:
+		return 0, "", foreignError(r.name, rest)
 	case status == -3:
-		return 0, "", &ForeignError{Name: r.name, Type: "string"}
+		return 0, "", foreignError(r.name, []any{"string"})
 	case status == -4:
 		return 0, "", &DeadlockError{Name: r.name}
 	case status == -5 && len(rest) == 2:
@@ -159,13 +158,11 @@ func (r *request) acquired(v driver.Value) (token Token, seq string, err error) 
 
 // locked says who is in the way, for at least so many ms.
 func (r *request) locked(left int64, value string) *LockedError {
-	// The server rounds: 0 is less than a millisecond.
-	remaining := time.Duration(max(left, 1)) * time.Millisecond
 	if !r.mode.owned() {
-		return &LockedError{Name: r.name, Holder: parseRecord(value, remaining), by: recordID(value)}
+		return &LockedError{Name: r.name, Holder: parseRecord(value, remaining(left)), by: recordID(value)}
 	}
 	h, _ := parseHold(value, 0)
-	h.Remaining = remaining
+	h.Remaining = remaining(left)
 	return &LockedError{Name: r.name, Holder: h, by: h.Owner}
 }
 
@@ -207,9 +204,8 @@ func (r *request) attached(v driver.Value) (token Token, owner string, err error
 		return 0, "", ErrAbsent
 	case status == -1:
 		return 0, "", ErrTaken
-	case status == -2 && len(rest) == 1:
-		kind, _ := rest[0].(string)
-		return 0, "", &ForeignError{Name: r.name, Type: kind}
+	case status == -2 && len(rest) >= 1:
+		return 0, "", foreignError(r.name, rest)
 	}
 	return 0, "", oddReply("attach", v)
 }

@@ -13,7 +13,7 @@
 --      waiter is told to ask.
 -- reply {1, token} held, from some nodes {1, token, marker} · {0, pttl, record, seq or "", 1 if the record
 --      was given back its TTL} held by another · {-1} this id
---      was given up · {-2, what} another kind of value · {-3} a foreign value that
+--      was given up · {-2, what, pttl} another kind of value · {-3} a foreign value that
 --      never expires · {-5, ms, marker} the node does
 --      not take part yet
 local id, ttl, reservation = ARGV[1], tonumber(ARGV[5]), ARGV[7]
@@ -22,7 +22,7 @@ local value = read(KEYS[1])
 if failed(value) then
   return value
 elseif value == 0 then
-  return {-2, kind_at(KEYS[1])}
+  return foreign(KEYS[1])
 end
 
 local function held()

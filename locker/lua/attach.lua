@@ -8,7 +8,7 @@
 --      id: a request that takes the lock under it may still be on its way; on a node of a
 --      quorum 9 the token that is offered, 10 how far (µs) it may lie from the clock
 -- reply {1, token} taken up · {0} there is no lock · {-1} it is somebody else's, or
---      this taking up was given up · {-2, what} another kind of value
+--      this taking up was given up · {-2, what, pttl} another kind of value
 local value = read(KEYS[1])
 if failed(value) then
   return value
@@ -17,7 +17,7 @@ if not value then
   return {0}
 end
 if value == 0 then
-  return {-2, kind_at(KEYS[1])}
+  return foreign(KEYS[1])
 end
 local ttl = tonumber(ARGV[4])
 if held_by(value, ARGV[2]) then

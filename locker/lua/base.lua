@@ -139,3 +139,8 @@ local function kind_at(key)
   end
   return kind
 end
+
+-- The reply where that is so.
+local function foreign(key)
+  return {-2, kind_at(key), redis.call('PTTL', key)}
+end

@@ -3,23 +3,22 @@
 --
 -- KEYS record, queue, entries
 -- reply {1, record as GET or HGETALL gives it, pttl, server's ms} released · {0} there
---      was no lock · {-2, type} something foreign
+--      was no lock · {-2, type, pttl} something foreign
 local kind = redis.call('TYPE', KEYS[1]).ok
-local value
+local value, left = nil, redis.call('PTTL', KEYS[1])
 if kind == 'none' then
   return {0}
 elseif kind == 'string' then
   value = redis.call('GET', KEYS[1])
   if not parse(value) then
-    return {-2, kind}
+    return {-2, kind, left}
   end
 else
   if kind_at(KEYS[1]) == kind then
-    return {-2, kind}
+    return {-2, kind, left}
   end
   value = redis.call('HGETALL', KEYS[1])
 end
-local left = redis.call('PTTL', KEYS[1])
 redis.call('DEL', KEYS[1])
 serve(KEYS[2], KEYS[3], false, '', function() return nil end)
 return {1, value, left, digits(now_us() / 1000)}

@@ -13,8 +13,8 @@
 --      hold that this is a re-entry to, or ""; on a node of a quorum as acquire. A
 --      waiting writer is told there, and keeps new readers out.
 -- reply {1, token} held · {0, ms left, hold, seq or ""} another owner's hold is in the way, or
---      others wait before · {-1} this id was given up · {-2, what} another kind of
---      value · {-4, ms left, hold} another reader waits to become the writer
+--      others wait before · {-1} this id was given up · {-2, what, pttl} another kind
+--      of value · {-4, ms left, hold} another reader waits to become the writer
 local id, mode, owner, ttl, reservation = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), ARGV[7]
 local trusted, ordered = ARGV[10] == '1', not ARGV[12]
 

@@ -9,7 +9,7 @@
 --      a node of a quorum 10 the token that is offered, 11 how far (µs) it may lie from
 --      the clock
 -- reply {1, token, owner} taken up · {0} nobody holds the lock · {-1} it is somebody
---      else's, or this taking up was given up · {-2, what} another kind of value
+--      else's, or this taking up was given up · {-2, what, pttl} another kind of value
 local refused = refusal(KEYS[1], ARGV[3])
 if refused then
   return refused

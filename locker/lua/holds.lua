@@ -31,7 +31,7 @@ local function refusal(key, mode)
   if failed(kind) then
     return kind
   elseif kind and kind ~= kinds[mode] then
-    return {-2, kind_at(key)}
+    return foreign(key)
   end
 end
 

@@ -1,0 +1,148 @@
+package locker
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// foreignCalls are those that report what is no lock of their kind, each by what it is
+// made for.
+func foreignCalls(t *testing.T, c *Client, name string) map[string]func() error {
+	calls := map[string]func() error{
+		"ForceRelease": func() error { _, err := c.ForceRelease(t.Context(), name); return err },
+	}
+	for kind, opts := range map[string][]Option{"mutex": nil, "reentrant": {Reentrant()}, "reader": {ForReading()}, "writer": {ForWriting()}} {
+		m := c.Mutex(name, opts...)
+		calls["Lock of a "+kind] = func() error { _, err := m.Lock(t.Context()); return err }
+		calls["Attach of a "+kind] = func() error { _, err := m.Attach(t.Context(), newID()); return err }
+	}
+	return calls
+}
+
+// Who is told of somebody's lock that it never expires, and may be deleted, deletes it.
+func TestForeignErrorTellsWhatExpiresFromWhatDoesNot(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		require.NoError(t, f.Set("string", "somebody's token"))
+		f.HSet("hash", "somebody's thread", "1")
+		report := func(expires time.Duration, but map[string]bool) {
+			for _, kind := range []string{"string", "hash"} {
+				for what, call := range foreignCalls(t, c, kind) {
+					if what += " on a " + kind; but[what] {
+						continue
+					}
+					err := call()
+					foreign, ok := errors.AsType[*ForeignError](err)
+					require.True(t, ok, "%s: %v", what, err)
+					assert.Equal(t, ForeignError{Name: kind, Type: kind, Remaining: expires}, *foreign, what)
+					if expires > 0 {
+						assert.ErrorContains(t, err, "expires in 20s", what)
+						assert.NotContains(t, err.Error(), "delete", what)
+					} else {
+						assert.ErrorContains(t, err, "delete it", what)
+					}
+				}
+			}
+		}
+		// For all that its value tells the string could have been taken up by others.
+		report(0, map[string]bool{"Attach of a mutex on a string": true})
+		f.SetTTL("string", 20*time.Second)
+		f.SetTTL("hash", 20*time.Second)
+		// A mutex takes the string for a lock, and waits.
+		report(20*time.Second, map[string]bool{"Attach of a mutex on a string": true, "Lock of a mutex on a string": true})
+		_, err := c.Inspect(t.Context(), "hash")
+		assert.ErrorContains(t, err, "expires in 20s")
+	})
+}
+
+func TestForeignErrorTellsHowLongAnotherKindOfLockIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		_, err := c.Mutex("k", Reentrant(), TTL(time.Minute)).Lock(t.Context())
+		require.NoError(t, err)
+		_, err = c.Mutex("k").Lock(t.Context())
+		foreign, ok := errors.AsType[*ForeignError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, ForeignError{Name: "k", Type: "reentrant lock", Remaining: time.Minute}, *foreign)
+	})
+}
+
+// An empty string is a lock of somebody else like any other, if it expires: Lock waits for
+// it, and what is looked at shows it.
+func TestAnEmptyStringThatExpiresIsALockToAllCalls(t *testing.T) {
+	expect := func(t *testing.T, c *Client, set func(ttl time.Duration)) {
+		set(0)
+		_, err := c.Inspect(t.Context(), "k")
+		assert.ErrorIs(t, err, ErrForeign)
+		_, err = c.Mutex("k").Lock(t.Context())
+		assert.ErrorIs(t, err, ErrForeign)
+		assert.Empty(t, listed(t, c, ""))
+
+		set(3 * time.Second)
+		theirs := []Holder{{Mode: Exclusive, Holds: 1, Foreign: true, Remaining: 3 * time.Second}}
+		s, err := c.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Equal(t, theirs, s.Holders)
+		assert.Equal(t, map[string]Status{"k": s}, listed(t, c, ""))
+		begun := time.Now()
+		lease, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, time.Since(begun), 3*time.Second)
+		assert.NoError(t, lease.Unlock(t.Context()))
+	}
+	t.Run("single", func(t *testing.T) {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			expect(t, f.client(t), func(ttl time.Duration) {
+				setEmpty(t, f, ttl)
+			})
+		})
+	})
+	t.Run("quorum", func(t *testing.T) {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			expect(t, nodes.client(t, QuorumConfig{}), func(ttl time.Duration) {
+				for _, f := range nodes {
+					setEmpty(t, f, ttl)
+				}
+			})
+		})
+	})
+}
+
+func setEmpty(t *testing.T, f *fakeDeployment, ttl time.Duration) {
+	t.Helper()
+	require.NoError(t, f.Set("k", ""))
+	if ttl > 0 {
+		f.SetTTL("k", ttl)
+	}
+}
+
+// What a majority of the nodes has at the key is told with the time that a majority keeps it.
+func TestInspectOfAQuorumTellsWhenAForeignValueExpires(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		for i, f := range nodes {
+			f.HSet("k", "somebody's thread", "1")
+			f.SetTTL("k", time.Duration(10+i)*time.Second)
+		}
+		_, err := nodes.client(t, QuorumConfig{}).Inspect(t.Context(), "k")
+		foreign, ok := errors.AsType[*ForeignError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, 11*time.Second, foreign.Remaining)
+		_, err = nodes.client(t, QuorumConfig{}).ForceRelease(t.Context(), "k")
+		assert.ErrorContains(t, err, "expires in")
+	})
+}
+
+func TestForeignRepliesWithoutATTLAreRead(t *testing.T) {
+	r := &request{name: "k", mode: modeMutex}
+	reply := []any{int64(-2), "list"}
+	_, _, err := r.acquired(reply)
+	assert.Equal(t, &ForeignError{Name: "k", Type: "list"}, err)
+	_, _, err = r.attached(reply)
+	assert.Equal(t, &ForeignError{Name: "k", Type: "list"}, err)
+}
