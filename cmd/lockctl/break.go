@@ -36,6 +36,10 @@ renewal, for a third of its TTL; only fencing tokens keep it from doing harm the
 				if !status.Held() {
 					return notHeld(name)
 				}
+				if h := status.Holders[0]; h.Foreign {
+					// It would not be broken, so that nobody need decide.
+					return &locker.ForeignError{Name: name, Type: "string", Remaining: h.Remaining}
+				}
 				if err := t.confirm(viewOf(name, status)); err != nil {
 					return err
 				}

@@ -65,6 +65,28 @@ func TestLsShowAndBreak(t *testing.T) {
 	assert.Equal(t, exitNotHeld, code, errs)
 }
 
+// What show and break say of a lock of another library agrees: it may be held, and nobody
+// is told to delete it, nor asked whether to break what break does not touch.
+func TestShowAndBreakOfALockOfAnotherLibrary(t *testing.T) {
+	t.Parallel()
+	server := servertest.Single(t)
+	url := "redis://" + server.Addr
+	_, err := server.Do("SET", "k", "token", "EX", "1000")
+	require.NoError(t, err)
+	code, out, errs := lockctl(t, url, "show", "k")
+	require.Zero(t, code, errs)
+	assert.Regexp(t, `Holder: +\(not golocker\)\n +Mode: +exclusive\n +Remaining: +16m\d+s unless renewed\n`, out)
+	for _, args := range [][]string{{"break", "k", "-y"}, {"break", "k"}} {
+		code, _, errs = lockctl(t, url, args...)
+		assert.Equal(t, exitForeign, code, "%v: %s", args, errs)
+		assert.Regexp(t, `expires in 16m\S+s unless renewed`, errs, "%v", args)
+		assert.NotContains(t, errs, "delete", "%v", args)
+	}
+	left, err := server.Do("PTTL", "k")
+	require.NoError(t, err)
+	assert.Positive(t, left)
+}
+
 // In a shell the answer decides.
 func TestBreakAsks(t *testing.T) {
 	t.Parallel()
