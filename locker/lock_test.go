@@ -545,6 +545,7 @@ func TestBadInput(t *testing.T) {
 			"no hold":       c.Mutex("k", MaxHold(-1)),
 			"no attempt":    c.Mutex("k", AttemptTimeout(0)),
 			"nil policy":    c.Mutex("k", Retry(nil)),
+			"nil attempts":  c.Mutex("k", Retry(Attempts(3, nil))),
 			"nil option":    c.Mutex("k", nil),
 			"huge metadata": c.Mutex("k", Metadata(strings.Repeat("x", 5000))),
 		} {

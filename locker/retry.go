@@ -32,8 +32,12 @@ func Exponential(base, limit time.Duration) RetryPolicy {
 }
 
 // Attempts ends policy after n attempts in all. Then Lock returns what the last
-// attempt said, a *LockedError for instance. n below 1 counts as 1.
+// attempt said, a *LockedError for instance. n below 1 counts as 1. Of a nil policy it
+// makes a nil one, which [Retry] reports as [ErrInvalid].
 func Attempts(n int, policy RetryPolicy) RetryPolicy {
+	if policy == nil {
+		return nil
+	}
 	return func(i int, r float64) (time.Duration, bool) {
 		if i >= n {
 			return 0, false
