@@ -3,7 +3,6 @@ package locker
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -19,7 +18,7 @@ import (
 // touching anything if the key does not hold a lock of this library.
 func (c *Client) ForceRelease(ctx context.Context, name string) ([]Holder, error) {
 	m := c.Mutex(name)
-	v, err := m.admin(ctx, breakScript.call([]string{m.keys.record, m.keys.queue, m.keys.entries}, nil), true)
+	v, err := m.admin(ctx, forceRelease(name), breakScript.call([]string{m.keys.record, m.keys.queue, m.keys.entries}, nil), true)
 	if err != nil {
 		return nil, err
 	}
@@ -44,12 +43,14 @@ func (c *Client) ForceRelease(ctx context.Context, name string) ([]Holder, error
 }
 
 func absentError(name string) error {
-	return failed(fmt.Sprintf("force release of %q", name), ErrAbsent)
+	return failed(forceRelease(name), ErrAbsent)
 }
 
-// admin makes one request that is not about a lease of this client. changes tells
-// whether it changes anything, so that an unknown outcome matters.
-func (m *Mutex) admin(ctx context.Context, c call, changes bool) (v driver.Value, err error) {
+func forceRelease(name string) string { return fmt.Sprintf("force release of %q", name) }
+
+// admin makes one request that is not about a lease of this client; what names it.
+// changes tells whether it changes anything, so that an unknown outcome matters.
+func (m *Mutex) admin(ctx context.Context, what string, c call, changes bool) (v driver.Value, err error) {
 	if m.problem != nil {
 		return nil, m.problem
 	}
@@ -65,14 +66,11 @@ func (m *Mutex) admin(ctx context.Context, c call, changes bool) (v driver.Value
 	}
 	unknown := changes && driver.OutcomeOf(err) == driver.OutcomeUnknown
 	reasons := []error{requestError(m.name, err)}
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		reasons = []error{context.Cause(ctx), err}
-	case !unknown:
-		return nil, reasons[0]
 	}
 	if unknown {
 		reasons = append([]error{ErrUnknown}, reasons...)
 	}
-	return nil, failed(strconv.Quote(m.name), reasons...)
+	return nil, failed(what, reasons...)
 }

@@ -2,7 +2,7 @@ package locker
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"time"
 )
 
@@ -18,7 +18,7 @@ import (
 // After an error the lease is still held here, unless the error says otherwise.
 func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err error) {
 	if !l.shared() {
-		if err := l.Extend(ctx, ttl); err != nil {
+		if err := l.extend(ctx, "detach", ttl); err != nil {
 			return "", err
 		}
 		if id, ok, err := l.detach(); ok || err != nil {
@@ -34,7 +34,10 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err e
 		return "", err
 	}
 	if id, err = own.Detach(ctx, ttl); err != nil {
-		return "", errors.Join(err, own.Unlock(context.WithoutCancel(ctx)))
+		if left := own.Unlock(context.WithoutCancel(ctx)); left != nil {
+			return "", fmt.Errorf("%w (and then: %w)", err, left)
+		}
+		return "", err
 	}
 	_, _ = l.unlock(ctx) // sends nothing unless it has become the last one
 	if l.tenure.client.observers != nil {
@@ -55,7 +58,10 @@ func (l *Lease) apart(ctx context.Context) (*Lease, error) {
 	defer a.end()
 	a.apart, a.req.within = true, l.tenure.id
 	lease, err := a.try(ctx, place{})
-	return lease, a.explain(ctx, err)
+	if err != nil {
+		return nil, failed(fmt.Sprintf("detach %q", l.Name()), a.explain(ctx, err))
+	}
+	return lease, nil
 }
 
 // shared tells whether other leases hold the tenure, too.

@@ -2,9 +2,14 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 func TestErrorsNameThePackageOnce(t *testing.T) {
@@ -27,5 +32,48 @@ func TestErrorsNameThePackageOnce(t *testing.T) {
 			assert.Regexp(t, "^locker: ", err)
 			assert.NotRegexp(t, `: locker: |\n`, err)
 		}
+	})
+}
+
+// Whoever reads an error in a log must see from it what has failed.
+func TestErrorsSayWhichCallHasFailed(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		plain, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		entered, err := c.Mutex("x", Reentrant()).Lock(t.Context())
+		require.NoError(t, err)
+		again, err := c.Mutex("x", Reentrant()).Lock(entered.Context())
+		require.NoError(t, err)
+		calls := map[string]func(ctx context.Context) error{
+			`detach "k"`:           func(ctx context.Context) error { _, err := plain.Detach(ctx, time.Minute); return err },
+			`detach "x"`:           func(ctx context.Context) error { _, err := again.Detach(ctx, time.Minute); return err },
+			`extend "k"`:           func(ctx context.Context) error { return plain.Extend(ctx, time.Minute) },
+			`inspect "k"`:          func(ctx context.Context) error { _, err := c.Inspect(ctx, "k"); return err },
+			`force release of "k"`: func(ctx context.Context) error { _, err := c.ForceRelease(ctx, "k"); return err },
+		}
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { return driver.NewServerError("OOM not enough memory") }
+		})
+		for what, call := range calls {
+			err := call(t.Context())
+			assert.ErrorContains(t, err, "locker: "+what+": ")
+			assert.ErrorContains(t, err, "OOM", what)
+		}
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error { <-ctx.Done(); return ctx.Err() }
+		})
+		for what, call := range calls {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("my cause"))
+			err := call(ctx)
+			assert.ErrorContains(t, err, "locker: "+what+": ")
+			assert.ErrorContains(t, err, "my cause", what)
+			assert.ErrorIs(t, err, context.DeadlineExceeded, what)
+			cancel()
+		}
+		f.set(func() { f.before = nil })
+		_, err = plain.Detach(t.Context(), time.Millisecond)
+		assert.ErrorIs(t, err, ErrInvalid)
+		assert.ErrorContains(t, err, "detach with a TTL of 1ms")
 	})
 }

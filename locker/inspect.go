@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -28,7 +29,7 @@ func (s Status) Held() bool { return len(s.Holders) > 0 }
 // told as a Holder that is Foreign.
 func (c *Client) Inspect(ctx context.Context, name string) (Status, error) {
 	m := c.Mutex(name)
-	v, err := m.admin(ctx, inspectScript.call([]string{m.keys.record, m.keys.queue}, nil), false)
+	v, err := m.admin(ctx, fmt.Sprintf("inspect %q", name), inspectScript.call([]string{m.keys.record, m.keys.queue}, nil), false)
 	if err != nil {
 		return Status{}, err
 	}

@@ -138,8 +138,13 @@ func (l *Lease) Context() context.Context {
 // is [ErrNotHeld] or [ErrLost] if it is over, and [ErrUnknown] if the server may have
 // lengthened it.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
+	return l.extend(ctx, "extend", ttl)
+}
+
+// extend is what a call of that name does.
+func (l *Lease) extend(ctx context.Context, op string, ttl time.Duration) error {
 	if ttl < MinTTL || ttl > MaxTTL {
-		return invalid(fmt.Sprintf("Extend by %v; use a TTL from %v to %v", ttl, MinTTL, MaxTTL))
+		return invalid(fmt.Sprintf("%s with a TTL of %v; use one from %v to %v", op, ttl, MinTTL, MaxTTL))
 	}
 	ttl = ttl.Truncate(time.Millisecond)
 	t := l.tenure
@@ -148,7 +153,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 			return err
 		}
 	}
-	fail := func(reasons ...error) error { return failed(fmt.Sprintf("extend %q", l.Name()), reasons...) }
+	fail := func(reasons ...error) error { return failed(fmt.Sprintf("%s %q", op, l.Name()), reasons...) }
 	t.client.join()
 	defer t.client.leave()
 	t.rest.ask()         // they are to have it for as long as the others
