@@ -98,9 +98,15 @@ func (l *listing) request(ctx context.Context, make func(ctx context.Context) er
 	defer cancel()
 	err := make(bounded)
 	if err != nil && ctx.Err() != nil {
-		return errors.Join(context.Cause(ctx), err)
+		return cutOff(ctx, err)
 	}
 	return requestError("", err)
+}
+
+// cutOff is the error of a request that has failed as ctx has ended.
+func cutOff(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	return &failedError{text: bare(cause) + ": " + bare(err), reasons: []error{cause, err}}
 }
 
 // masters returns a key for each master, by which what is meant for it finds its way
@@ -212,7 +218,7 @@ func (l *listing) show(ctx context.Context, names []string) error {
 		}
 		if r.Err != nil {
 			if ctx.Err() != nil {
-				return errors.Join(context.Cause(ctx), r.Err)
+				return cutOff(ctx, r.Err)
 			}
 			return requestError(names[i], r.Err)
 		}

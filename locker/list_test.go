@@ -113,6 +113,26 @@ func TestListTellsWhyItEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		assert.ErrorIs(t, failure(t, ctx, c), context.Canceled)
+
+		for _, command := range []string{"SCAN", "EVALSHA"} {
+			why := errors.New("no time left")
+			ctx, end := context.WithCancelCause(t.Context())
+			f.set(func() {
+				f.before = func(ctx context.Context, cmd driver.Command) error {
+					if !strings.EqualFold(cmd.Name(), command) {
+						return nil
+					}
+					end(why)
+					<-ctx.Done()
+					return ctx.Err()
+				}
+			})
+			err = failure(t, ctx, c)
+			assert.ErrorIs(t, err, why, command)
+			assert.ErrorIs(t, err, context.Canceled, command)
+			assert.EqualError(t, err, "locker: list: no time left: context canceled", command)
+		}
+		refuse("", nil)
 		require.NoError(t, c.Close())
 		assert.ErrorIs(t, failure(t, t.Context(), c), ErrClosed)
 	})
