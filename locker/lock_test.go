@@ -327,6 +327,11 @@ func TestAbandonedRecordWithoutTTLIsHealed(t *testing.T) {
 		require.NoError(t, err)
 		assert.InDelta(t, time.Minute, time.Since(begun), float64(time.Second), "its holder may be alive: it gets its own TTL once more")
 		assert.NoError(t, lease.Unlock(t.Context()))
+
+		require.NoError(t, f.Set("k", value))
+		_, err = f.client(t).Mutex("k", TTL(time.Hour)).TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrLocked)
+		assert.Equal(t, time.Hour, f.TTL("k"), "or the longer one of whoever finds it")
 	})
 }
 
