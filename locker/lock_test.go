@@ -318,6 +318,18 @@ func TestForeignValues(t *testing.T) {
 	})
 }
 
+// The kind that a client's locks have unless they say otherwise is no mistake.
+func TestTheKindOfALockComesBeforeThatOfTheClient(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t, Reentrant())
+		for mode, opts := range map[Mode][]Option{Exclusive: {Reentrant(), Reentrant()}, Reading: {ForReading()}, Writing: {ForWriting()}} {
+			lease := must(t, c.Mutex(string(mode), opts...))
+			assert.Equal(t, mode, lease.Mode())
+			assert.NoError(t, lease.Unlock(t.Context()))
+		}
+	})
+}
+
 func TestAbandonedRecordWithoutTTLIsHealed(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		value := record(strings.Repeat("a", idLength), millis(time.Minute), "dead|")
@@ -552,6 +564,8 @@ func TestBadInput(t *testing.T) {
 			"nil policy":    c.Mutex("k", Retry(nil)),
 			"nil attempts":  c.Mutex("k", Retry(Attempts(3, nil))),
 			"nil option":    c.Mutex("k", nil),
+			"two kinds":     c.Mutex("k", Reentrant(), ForReading()),
+			"kinds of two":  c.Mutex("k", ForWriting(), Fenced(), Reentrant()),
 			"huge metadata": c.Mutex("k", Metadata(strings.Repeat("x", 5000))),
 		} {
 			_, err := m.Lock(t.Context())
@@ -568,6 +582,9 @@ func TestBadInput(t *testing.T) {
 		assert.ErrorIs(t, err, ErrInvalid)
 		_, err = New(f, TTL(0))
 		assert.ErrorIs(t, err, ErrInvalid)
+		_, err = New(f, Reentrant(), ForWriting())
+		assert.ErrorIs(t, err, ErrInvalid)
+		assert.ErrorContains(t, err, "Reentrant and ForWriting make two kinds of lock")
 		_, err = New(f, Prefix("__golocker:"))
 		assert.ErrorIs(t, err, ErrInvalid, "a reserved name")
 		_, err = f.client(t).Mutex("__golocker:k").Lock(t.Context())

@@ -35,6 +35,7 @@ func (c *Client) Mutex(name string, opts ...Option) *Mutex {
 		return m.finish()
 	}
 	m := c.mutexOfItsOwn(name, &c.cfg.lock)
+	m.cfg.chosen = "" // what the client is set to may be replaced
 	for _, o := range opts {
 		if o == nil {
 			m.cfg.reject("a nil Option; leave it out")

@@ -29,7 +29,8 @@ const (
 
 // An Option is a setting of a lock. Given to [Client.Mutex] or [Client.Do] it
 // applies to that lock, given to [New] or [Open] to all locks of the client. A value
-// given to both is that of the lock.
+// given to both is that of the lock. [Reentrant] cannot be given with [ForReading] or
+// [ForWriting] to one of them; of these two the last one counts.
 type Option interface {
 	ClientOption
 	applyLock(*lockConfig)
@@ -69,6 +70,7 @@ type lockConfig struct {
 	unfair         bool
 	metadata       string
 	mode           mode
+	chosen         string        // the option of this list that has set the mode
 	readTTL        time.Duration // of a reader, if it differs
 	owner          Owner
 	problem        error // the first option that cannot be
@@ -78,6 +80,15 @@ func (c *lockConfig) reject(problem string) {
 	if c.problem == nil {
 		c.problem = invalid(problem)
 	}
+}
+
+// choose sets the kind of the lock, and how it is taken. Options of one list must agree on
+// the kind: that the last of them counts would hide a mistake.
+func (c *lockConfig) choose(option string, to mode) {
+	if c.chosen != "" && (c.mode == modeReentrant) != (to == modeReentrant) {
+		c.reject(fmt.Sprintf("%s and %s make two kinds of lock; leave one out", c.chosen, option))
+	}
+	c.mode, c.chosen = to, option
 }
 
 // TTL sets the lease time: how long the server keeps the lock after the last
@@ -118,15 +129,21 @@ func ReadTTL(d time.Duration) Option {
 // All users of the lock must agree on it: to others the key holds another kind of
 // lock, see [ErrForeign]. A lock without it that is taken again under a context that
 // carries its lease gives [ErrDeadlock].
-func Reentrant() Option { return lockOption(func(c *lockConfig) { c.mode = modeReentrant }) }
+func Reentrant() Option {
+	return lockOption(func(c *lockConfig) { c.choose("Reentrant", modeReentrant) })
+}
 
 // ForReading makes the lock the reading side of a read-write lock, which any number of
 // owners hold together. Package rwlock puts both sides together.
-func ForReading() Option { return lockOption(func(c *lockConfig) { c.mode = modeRead }) }
+func ForReading() Option {
+	return lockOption(func(c *lockConfig) { c.choose("ForReading", modeRead) })
+}
 
 // ForWriting makes the lock the writing side of a read-write lock, which one owner
 // holds alone.
-func ForWriting() Option { return lockOption(func(c *lockConfig) { c.mode = modeWrite }) }
+func ForWriting() Option {
+	return lockOption(func(c *lockConfig) { c.choose("ForWriting", modeWrite) })
+}
 
 // WaitTimeout bounds how long Lock and Do wait for the lock, besides their ctx.
 // The wait then ends with a [*WaitError] that is [ErrWaitTimeout]. Without it only

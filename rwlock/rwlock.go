@@ -43,7 +43,8 @@ type Lock struct {
 
 // New returns the lock with the given name on the deployment of client. The options
 // are those of [locker.Client.Mutex]; [locker.ReadTTL] sets the lease time of readers
-// where it is to differ.
+// where it is to differ. [locker.Reentrant], which makes another kind of lock, is reported
+// as [locker.ErrInvalid] by every method; owners of this one re-enter without it.
 func New(client *locker.Client, name string, opts ...locker.Option) *Lock {
 	side := func(mode locker.Option) *locker.Mutex {
 		return client.Mutex(name, append(opts[:len(opts):len(opts)], mode)...)

@@ -168,15 +168,19 @@ func TestReadTTL(t *testing.T) {
 // An option that says how the lock is taken does not make a reader a writer.
 func TestTheMethodDecidesOnTheSide(t *testing.T) {
 	bubble(t, func(t *testing.T, d deployment) {
-		for _, opt := range []locker.Option{locker.ForReading(), locker.ForWriting(), locker.Reentrant()} {
-			for _, rw := range []*rwlock.Lock{rwlock.New(d.client(t), "k", opt), rwlock.New(d.client(t, opt), "k")} {
-				reading := must(rw.RLock(t.Context()))(t)
-				assert.Equal(t, locker.Reading, reading.Mode())
-				unlock(t, reading)
-				writing := must(rw.Lock(t.Context()))(t)
-				assert.Equal(t, locker.Writing, writing.Mode())
-				unlock(t, writing)
-			}
+		for what, rw := range map[string]*rwlock.Lock{
+			"for reading":            rwlock.New(d.client(t), "k", locker.ForReading()),
+			"for writing":            rwlock.New(d.client(t), "k", locker.ForWriting()),
+			"a client's for reading": rwlock.New(d.client(t, locker.ForReading()), "k"),
+			"a client's for writing": rwlock.New(d.client(t, locker.ForWriting()), "k"),
+			"a reentrant client's":   rwlock.New(d.client(t, locker.Reentrant()), "k"),
+		} {
+			reading := must(rw.RLock(t.Context()))(t)
+			assert.Equal(t, locker.Reading, reading.Mode(), what)
+			unlock(t, reading)
+			writing := must(rw.Lock(t.Context()))(t)
+			assert.Equal(t, locker.Writing, writing.Mode(), what)
+			unlock(t, writing)
 		}
 	})
 }
@@ -190,6 +194,7 @@ func TestWhatCannotBeIsInvalid(t *testing.T) {
 			"a reserved name": rwlock.New(c, "__golocker:k"),
 			"a long name":     rwlock.New(c, strings.Repeat("k", 1025)),
 			"a nil option":    rwlock.New(c, "k", nil),
+			"another kind":    rwlock.New(c, "k", locker.Reentrant()),
 			"a short TTL":     rwlock.New(c, "k", locker.TTL(time.Millisecond)),
 			"a short ReadTTL": rwlock.New(c, "k", locker.ReadTTL(time.Millisecond)),
 			"the zero Owner":  rwlock.New(c, "k", locker.As(locker.Owner{})),
