@@ -162,8 +162,9 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 // it keeps its owner, whatever ctx and options say.
 //
 // It returns [ErrAbsent] if the detached lease has run out and nobody holds the lock,
-// [ErrTaken] if somebody else does: another taker, or a new holder. Its other errors
-// are those of TryLock.
+// [ErrTaken] if somebody else does: another taker, or a new holder; or if the lease is of
+// the other side of a read-write lock, which the text says. Its other errors are those
+// of TryLock.
 //
 // Where the outcome stays unknown, the id remains good for another Attach within
 // this Mutex's TTL: by this client at once, by others as soon as this one has

@@ -202,12 +202,25 @@ func (r *request) attached(v driver.Value) (token Token, owner string, err error
 		return token, owner, err
 	case status == 0:
 		return 0, "", ErrAbsent
+	case status == -1 && len(rest) == 1:
+		side, _ := rest[0].(string)
+		return 0, "", otherSide(side)
 	case status == -1:
 		return 0, "", ErrTaken
 	case status == -2 && len(rest) >= 1:
 		return 0, "", foreignError(r.name, rest)
 	}
 	return 0, "", oddReply("attach", v)
+}
+
+// otherSide is the error where the detached lease is one of the other side of a read-write
+// lock, by the letter of its mode.
+func otherSide(of string) error {
+	side := Reading
+	if of == string(modeWrite) {
+		side = Writing
+	}
+	return &failedError{text: textPrefix + "not held: the detached lease is one for " + string(side) + "; take it up as that", reasons: []error{ErrTaken}}
 }
 
 // fenceCall asks a node of a quorum to agree to a token.

@@ -127,6 +127,8 @@ func TestAttachAndRAttach(t *testing.T) {
 			require.NoError(t, err)
 			_, err = side.other(id)
 			assert.ErrorIs(t, err, locker.ErrTaken, "it is not of that side")
+			assert.ErrorContains(t, err, "one for "+string(lease.Mode()))
+			assert.NotContains(t, err.Error(), "somebody else's")
 			taken := must(side.attach(id))(t)
 			assert.Equal(t, lease.Mode(), taken.Mode())
 			assert.Equal(t, lease.Owner(), taken.Owner())

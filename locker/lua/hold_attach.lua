@@ -9,7 +9,8 @@
 --      a node of a quorum 10 the token that is offered, 11 how far (µs) it may lie from
 --      the clock
 -- reply {1, token, owner} taken up · {0} nobody holds the lock · {-1} it is somebody
---      else's, or this taking up was given up · {-2, what, pttl} another kind of value
+--      else's, or this taking up was given up · {-1, mode} the hold is of another mode ·
+--      {-2, what, pttl} another kind of value
 local refused = refusal(KEYS[1], ARGV[3])
 if refused then
   return refused
@@ -27,7 +28,9 @@ if not h and ARGV[8] ~= '' then
 end
 if not h then
   return {find(KEYS[1], now) and -1 or 0}
-elseif h.mode ~= ARGV[3] or redis.call('EXISTS', KEYS[3]) == 1 then
+elseif h.mode ~= ARGV[3] then
+  return {-1, h.mode}
+elseif redis.call('EXISTS', KEYS[3]) == 1 then
   return {-1}
 end
 local fenced = h.token ~= '0' or ARGV[6] == '1'
