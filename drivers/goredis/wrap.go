@@ -1,7 +1,6 @@
 package goredis
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -15,8 +14,8 @@ import (
 // connections. Several connectors may wrap one client.
 //
 // The client is a *redis.Client, from NewClient or NewFailoverClient, or a
-// *redis.ClusterClient. Connect refuses nil, and with [driver.ErrUnsupported]
-// everything else, among it:
+// *redis.ClusterClient. Connect refuses nil and everything else, with
+// [driver.ErrUnsupported], among it:
 //
 //   - *redis.Ring: it moves a key to another server when it believes the first
 //     one down, and whoever held a lock there holds it no more;
@@ -43,7 +42,7 @@ func Wrap(client redis.UniversalClient) driver.Connector {
 			return nil, fmt.Errorf("goredis: Wrap of a %T: pass a *redis.Client or *redis.ClusterClient: %w",
 				client, driver.ErrUnsupported)
 		}
-		return nil, errors.New("goredis: Wrap of a nil client")
+		return nil, fmt.Errorf("goredis: Wrap of a nil client: pass a *redis.Client or *redis.ClusterClient: %w", driver.ErrUnsupported)
 	}}
 }
 

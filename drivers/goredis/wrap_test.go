@@ -29,7 +29,8 @@ func TestWrapNil(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conn, err := goredis.Wrap(client).Connect(t.Context())
 			assert.Nil(t, conn)
-			assert.EqualError(t, err, "goredis: Wrap of a nil client")
+			assert.ErrorIs(t, err, driver.ErrUnsupported, "it may be tried again")
+			assert.ErrorContains(t, err, "goredis: Wrap of a nil client: pass a *redis.Client")
 		})
 	}
 }

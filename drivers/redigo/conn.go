@@ -2,7 +2,6 @@ package redigo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -59,7 +58,7 @@ func promptnessOf(pool *redis.Pool) promptness {
 // wrapPool returns a conn on the application's pool, of which it closes nothing.
 func wrapPool(pool *redis.Pool) (*conn, error) {
 	if pool == nil || pool.Dial == nil && pool.DialContext == nil {
-		return nil, errors.New("redigo: Wrap was given a nil *redis.Pool, or one without Dial and DialContext")
+		return nil, fmt.Errorf("redigo: Wrap was given a nil *redis.Pool, or one without Dial and DialContext: %w", driver.ErrUnsupported)
 	}
 	dial := pool.DialContext
 	if dial == nil {

@@ -35,7 +35,8 @@ func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 // Wrap returns a Connector that sends commands through the application's pool,
 // which stays open when the Conn is closed and may be used for anything else
 // meanwhile. The package comment says which settings of the pool matter. With a
-// nil pool, or one without Dial and DialContext, Connect returns an error.
+// nil pool, or one without Dial and DialContext, Connect returns an error that
+// matches [driver.ErrUnsupported].
 func Wrap(pool *redis.Pool) driver.Connector {
 	return &connector{func() (*conn, error) { return wrapPool(pool) }}
 }

@@ -20,6 +20,7 @@ import (
 func TestWrapNil(t *testing.T) {
 	for _, pool := range []*redis.Pool{nil, {}} {
 		_, err := redigo.Wrap(pool).Connect(t.Context())
+		require.ErrorIs(t, err, driver.ErrUnsupported, "it may be tried again")
 		require.ErrorContains(t, err, "nil *redis.Pool")
 	}
 }

@@ -28,6 +28,7 @@ func TestWrapNil(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conn, err := rueidis.Wrap(c).Connect(t.Context())
 			assert.Nil(t, conn)
+			require.ErrorIs(t, err, driver.ErrUnsupported, "it may be tried again")
 			require.ErrorContains(t, err, "nil client")
 			assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
 		})

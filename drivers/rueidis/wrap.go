@@ -2,7 +2,6 @@ package rueidis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -23,8 +22,8 @@ const wrapLimit = 30 * time.Second
 // goes on to own: closing what the Connector connects leaves c open. The
 // package comment says which options c should have.
 //
-// Connect does no I/O. It fails if c is nil, and with an error that matches
-// [driver.ErrUnsupported] if c has a ConnLifetime or Standalone.EnableRedirect.
+// Connect does no I/O. It fails, with an error that matches [driver.ErrUnsupported],
+// if c is nil or has a ConnLifetime or Standalone.EnableRedirect.
 func Wrap(c rue.Client) driver.Connector { return &wrapper{client: c} }
 
 type wrapper struct{ client rue.Client }
@@ -36,7 +35,7 @@ func (w *wrapper) Connect(ctx context.Context) (driver.Conn, error) {
 	switch v := reflect.ValueOf(w.client); {
 	case err != nil:
 	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
-		err = errors.New("Wrap was given a nil client (was the error of NewClient ignored?)")
+		err = fmt.Errorf("Wrap was given a nil client (was the error of NewClient ignored?): %w", driver.ErrUnsupported)
 	case sendsTwice(w.client):
 		err = fmt.Errorf("wrapping a client with ConnLifetime or Standalone.EnableRedirect, which sends commands twice "+
 			"(make one without them for the locks): %w", driver.ErrUnsupported)

@@ -9,8 +9,9 @@ var (
 	// ErrClosed is the error of every call on a closed Conn or Subscription.
 	ErrClosed = errors.New("driver: closed")
 
-	// ErrUnsupported marks what a driver cannot do at all: a mode or setting of
-	// a Config, or subscribing through a client that has no pub/sub.
+	// ErrUnsupported marks what a driver cannot do at all, however often one tries: a
+	// mode or setting of a Config, a client that it cannot wrap (nil is one), or
+	// subscribing through a client that has no pub/sub.
 	ErrUnsupported = errors.New("driver: not supported")
 
 	// ErrGap is what [Subscription.Receive] returns when messages may have been
