@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -168,6 +169,50 @@ func TestNestedTypedError(t *testing.T) {
 		unknown(t, r.Err)
 	}
 	assert.Equal(t, "PONG", do(t, conn, "PING"))
+}
+
+// A password may be a word that servers use.
+func TestRepliesStayWhatTheyAre(t *testing.T) {
+	server := servertest.Single(t)
+	for _, password := range []driver.Secret{"user", "script", "p"} {
+		w := newWire(t, server.Addr)
+		conn := open(t, driver.Config{Network: "tcp", Addrs: []string{server.Addr}, Password: password, Dial: w.Dial})
+		const refusal = "ERR The user executing the script can't run this command or subcommand"
+		w.On(wire.Match{Name: "EVAL", Times: -1}, wire.Answer("-"+refusal+"\r\n"))
+		_, err := conn.Do(soon(t), on("EVAL", "return 1", "0"))
+		assert.Equal(t, driver.NewServerError(refusal), err)
+		for _, r := range conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("EVAL", "return 1", "0"), on("EVAL", "return 2", "0")}) {
+			assert.Equal(t, driver.NewServerError(refusal), r.Err)
+		}
+	}
+}
+
+// Whether the client is the driver's own or the application's, whose password the driver
+// does not know.
+func TestQuotedPasswords(t *testing.T) {
+	const password = "hunter2"
+	server := servertest.Single(t)
+	w := newWire(t, server.Addr)
+	for _, name := range []string{"hello", "auth"} {
+		w.On(wire.Match{Name: name, Times: -1}, wire.Answer("-ERR unknown command '"+name+"', with args beginning with: 'default' '"+password+"' \r\n"))
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Password: password, Dialer: w.Dial})
+	defer client.Close()
+	for name, conn := range map[string]driver.Conn{
+		"opened":  open(t, driver.Config{Network: "tcp", Addrs: []string{server.Addr}, Password: password, Dial: w.Dial}),
+		"wrapped": wrap(t, client),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := conn.Do(soon(t), on("GET", "k"))
+			assert.Equal(t, driver.NewServerError("ERR unknown command 'auth'"), err)
+			sub, err := conn.(driver.Subscriber).Subscribe(soon(t))
+			require.NoError(t, err)
+			defer sub.Close()
+			err = sub.Add(soon(t), "c")
+			assert.ErrorContains(t, err, "unknown command 'auth'")
+			assert.NotContains(t, err.Error(), password)
+		})
+	}
 }
 
 func wrongPassword(t *testing.T, err error) {

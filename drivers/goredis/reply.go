@@ -65,7 +65,7 @@ func toValue(v any) driver.Value {
 // once, an error that arises before sending is the last that arises.
 func (c *conn) failure(ctx context.Context, err error) error {
 	if reply, ok := serverError(err); ok {
-		return c.dialer.Redact(reply)
+		return reply
 	}
 	if errors.Is(err, redis.ErrClosed) {
 		return driver.NotSent(fmt.Errorf("goredis: %w: %w", driver.ErrClosed, err))

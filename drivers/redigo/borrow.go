@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -95,18 +94,14 @@ func (c *conn) over(ctx context.Context) error {
 
 // unconnected explains why there is no connection. What it returns matches the
 // errors of package context only if the caller's own ctx has ended. What an
-// application's Dial says may show the password: the URL that it was given, or the
-// arguments of an AUTH that the server does not know.
+// application's Dial says may show the password, in the URL that it was given.
 func (c *conn) unconnected(ctx context.Context, err error) error {
 	if over := c.over(ctx); over != nil {
 		return over
 	}
-	reply, replied := errors.AsType[redis.Error](err)
+	err = answered(err)
 	_, invalid := errors.AsType[*url.Error](err)
 	switch {
-	case replied:
-		text, _, _ := strings.Cut(string(reply), ", with args beginning with")
-		err = driver.NewServerError(text)
 	case invalid:
 		err = errors.New("the pool's Dial was given an invalid URL")
 	case driver.OutcomeOf(err) == driver.OutcomeReplied:

@@ -65,6 +65,25 @@ func TestRoleRefused(t *testing.T) {
 	})
 }
 
+// A password may be a word that servers use.
+func TestRepliesStayWhatTheyAre(t *testing.T) {
+	for _, password := range []driver.Secret{"user", "select", "p"} {
+		bubble(t, func(t *testing.T, r *rig) {
+			r.On(wire.Match{Name: "AUTH", Times: -1}, wire.Answer("+OK\r\n"))
+			refuse := func(name, refusal string) {
+				r.On(wire.Match{Name: name}, wire.Answer("-"+refusal+"\r\n"))
+				_, err := r.open(driver.Config{Password: password, DB: 1}).Do(t.Context(), command("EVAL", "return 1", "0"))
+				reply, ok := errors.AsType[*driver.ServerError](err)
+				require.True(t, ok, err)
+				require.Equal(t, driver.NewServerError(refusal), reply)
+				require.ErrorContains(t, err, refusal)
+			}
+			refuse("SELECT", "NOPERM this user has no permissions to run the 'select' command")
+			refuse("EVAL", "ERR The user executing the script can't run this command or subcommand")
+		})
+	}
+}
+
 // Servers before Redis 6 and proxies quote the arguments of what they do not know.
 func TestQuotedPasswords(t *testing.T) {
 	const secret, other = "correct horse", "battery staple"

@@ -76,8 +76,7 @@ func openPool(cfg driver.Config) *conn {
 }
 
 // dial returns a connection that is ready for commands, to the server or the
-// present master, within the dial timeout. A server may quote the arguments of
-// AUTH when it refuses it.
+// present master, within the dial timeout.
 func (o *opener) dial(ctx context.Context) (redis.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.cfg.DialTimeout)
 	defer cancel()
@@ -91,7 +90,7 @@ func (o *opener) dial(ctx context.Context) (redis.Conn, error) {
 	if err != nil && ended(ctx) != nil {
 		err = fmt.Errorf("%w (%w)", os.ErrDeadlineExceeded, err)
 	}
-	return rc, o.dialer.Redact(err)
+	return rc, err
 }
 
 func (o *opener) dialServer(ctx context.Context, network, addr string) (redis.Conn, error) {
@@ -110,7 +109,7 @@ func (o *opener) connect(ctx context.Context, network, addr, username string, pa
 		redis.DialClientName(o.cfg.ClientName),
 		redis.DialReadTimeout(o.cfg.Timeout),
 		redis.DialWriteTimeout(o.cfg.Timeout))...)
-	return rc, answered(err)
+	return rc, o.dialer.Redact(answered(err))
 }
 
 // ask is redis.DoContext with the values and errors of package driver.

@@ -223,6 +223,48 @@ func TestDialTimeout(t *testing.T) {
 	}
 }
 
+// A password may be a word that servers use.
+func TestRepliesStayWhatTheyAre(t *testing.T) {
+	for _, password := range []driver.Secret{"user", "select", "p"} {
+		inBubble(t, func(t *testing.T, w *wire.Wire) {
+			w.On(wire.Match{Name: "HELLO", Times: -1}, wire.Answer("%1\r\n+proto\r\n:3\r\n"))
+			const unselected = "NOPERM this user has no permissions to run the 'select' command"
+			w.On(wire.Match{Name: "SELECT"}, wire.Answer("-"+unselected+"\r\n"))
+			cfg := wired(w)
+			cfg.Password, cfg.DB = password, 1
+			_, err := connector(t, cfg).Connect(t.Context())
+			require.ErrorContains(t, err, unselected)
+			reply, ok := asServerError(err)
+			require.True(t, ok)
+			assert.Equal(t, driver.NewServerError(unselected), reply)
+
+			const refusal = "ERR The user executing the script can't run this command or subcommand"
+			w.On(wire.Match{Name: "EVAL"}, wire.Answer("-"+refusal+"\r\n"))
+			_, err = open(t, cfg).Do(t.Context(), command("EVAL", "return 1", "0"))
+			assert.Equal(t, driver.NewServerError(refusal), err)
+		})
+	}
+}
+
+// The client is the application's, and the driver does not know its password.
+func TestNoPasswordInErrorsOfWrappedClient(t *testing.T) {
+	const password = "s3cr3t-pa55word"
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		w.On(wire.Match{Name: "HELLO"}, wire.Answer("%1\r\n+proto\r\n:3\r\n"))
+		conn := connect(t, rueidis.Wrap(client(t, w, func(o *rue.ClientOption) { o.Password = password })))
+		listen(t, conn)
+		for _, name := range []string{"HELLO", "AUTH"} {
+			w.On(wire.Match{Name: name, Times: -1}, wire.Answer(
+				"-ERR unknown command '"+name+"', with args beginning with: '"+password+"'\r\n"))
+		}
+		w.KillAll()
+		synctest.Wait()
+		_, err := conn.Do(t.Context(), command("PING"))
+		require.ErrorContains(t, err, "unknown command 'AUTH'")
+		assert.NotContains(t, err.Error(), password)
+	})
+}
+
 // A server without HELLO and AUTH quotes their arguments.
 func TestNoPasswordInErrors(t *testing.T) {
 	const password = "s3cr3t-pa55word"

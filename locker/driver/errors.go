@@ -2,6 +2,7 @@ package driver
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 )
 
@@ -77,17 +78,26 @@ func (e *notSentError) Unwrap() error { return e.err }
 type ServerError struct {
 	// Code is the first word of the reply: "ERR", "NOSCRIPT", "READONLY", …
 	Code string
-	// Message is the whole reply, with the code.
+	// Message is the whole reply, with the code. See [NewServerError] for the exception.
 	Message string
 }
 
 // NewServerError makes a ServerError from the text of an error reply, without
 // the leading "-" of the protocol. If your client strips the code "ERR" from
 // the text, put it back first.
+//
+// A server that does not know AUTH or HELLO quotes what they were sent with, the password
+// among it. That is left out. Nothing else is, though a password be a word of the reply:
+// what the reply says would be lost, and the password told by what is missing.
 func NewServerError(reply string) *ServerError {
 	code, _, _ := strings.Cut(reply, " ")
+	if told, _, quotes := strings.Cut(reply, ", with args beginning with"); quotes && unknownCredentials.MatchString(told) {
+		reply = told
+	}
 	return &ServerError{Code: code, Message: reply}
 }
+
+var unknownCredentials = regexp.MustCompile("(?i)unknown command ['`\"]?(auth|hello)['`\"]?$")
 
 // Error returns the whole reply.
 func (e *ServerError) Error() string { return e.Message }

@@ -1,10 +1,12 @@
 package driver_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -59,5 +61,21 @@ func TestNewServerError(t *testing.T) {
 		err := driver.NewServerError(reply)
 		assert.Equal(t, code, err.Code)
 		assert.Equal(t, reply, err.Error())
+	}
+}
+
+// A server that does not know AUTH or HELLO quotes the first 128 bytes of what it was sent
+// with it. Any other reply stays what it is.
+func TestNewServerErrorLeavesOutCredentials(t *testing.T) {
+	for reply, want := range map[string]string{
+		"ERR unknown command `AUTH`, with args beginning with: `ann`, `hunter2`, ":               "ERR unknown command `AUTH`",
+		"ERR unknown command 'hello', with args beginning with: '2' 'AUTH' 'default' 'hunter2' ": "ERR unknown command 'hello'",
+		"ERR unknown command 'GETAUTH', with args beginning with: 'k' ":                          "",
+		"ERR unknown command 'EVAL', with args beginning with: 'AUTH' ":                          "",
+		"WRONGPASS invalid username-password pair or user is disabled.":                          "",
+	} {
+		err := driver.NewServerError(reply)
+		assert.Equal(t, cmp.Or(want, reply), err.Error())
+		assert.Equal(t, strings.Fields(reply)[0], err.Code)
 	}
 }

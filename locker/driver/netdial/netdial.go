@@ -122,12 +122,13 @@ func (d *Dialer) open(ctx context.Context, cfg driver.Config, network, addr stri
 // Close ends every dial and every connection.
 func (d *Dialer) Close() { d.end() }
 
-// Redact returns err without the Config's passwords. A server that does not know
-// AUTH or HELLO quotes their arguments. Where there is something to hide, nothing
-// but the text remains, and the code of a [driver.ServerError].
+// Redact returns err, of a connection that failed, without the Config's passwords: a
+// client may quote what it could not read. Where there is something to hide, nothing but
+// the text remains. An err with a [driver.ServerError] stays what it is, for that hides by
+// itself what a server quotes.
 func (d *Dialer) Redact(err error) error {
-	if err == nil {
-		return nil
+	if _, replied := errors.AsType[*driver.ServerError](err); replied || err == nil {
+		return err
 	}
 	cfg, text := d.config(), err.Error()
 	for _, secret := range []driver.Secret{cfg.Password, cfg.SentinelPassword} {
@@ -137,9 +138,6 @@ func (d *Dialer) Redact(err error) error {
 	}
 	if text == err.Error() {
 		return err
-	}
-	if reply, ok := errors.AsType[*driver.ServerError](err); ok {
-		return &driver.ServerError{Code: reply.Code, Message: text}
 	}
 	return errors.New(text)
 }
