@@ -129,14 +129,15 @@ func As(username, password string) Option {
 type credentials struct{ username, password string }
 
 // Only runs the cases with one of these names or below them: "Do/Ctx" selects
-// "Do/Ctx/EndedBefore", and "ReadWrite" the level of that name. With [Test], go test's -run does the same.
+// "Do/Ctx/EndedBefore", and "ReadWrite" the level of that name. A clause that selects none fails the
+// run. With [Test], go test's -run does the same.
 func Only(clauses ...string) Option { return func(o *options) { o.only = clauses } }
 
 // Test runs the suite on h, each case as a subtest of t.
 func Test(t *testing.T, h Harness, opts ...Option) {
 	t.Helper()
 	s := newSuite(h, opts)
-	if err := h.validate(); err != nil {
+	if err := s.validate(); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range s.cases() {
@@ -160,7 +161,7 @@ func Test(t *testing.T, h Harness, opts ...Option) {
 func Run(t *testing.T, h Harness, opts ...Option) Report {
 	t.Helper()
 	s := newSuite(h, opts)
-	if err := h.validate(); err != nil {
+	if err := s.validate(); err != nil {
 		return Report{Results: []Result{{Case: "Harness", Status: Failed, Failures: []string{err.Error()}}}}
 	}
 	var report Report
@@ -203,7 +204,7 @@ func (h Harness) known(name string) (Deviation, bool) {
 }
 
 func (o options) selects(name string) bool {
-	return len(o.only) == 0 || slices.ContainsFunc(o.only, func(clause string) bool {
-		return name == clause || strings.HasPrefix(name, clause+"/")
-	})
+	return len(o.only) == 0 || slices.ContainsFunc(o.only, func(clause string) bool { return covers(clause, name) })
 }
+
+func covers(clause, name string) bool { return name == clause || strings.HasPrefix(name, clause+"/") }

@@ -95,6 +95,25 @@ func TestHarnessIsChecked(t *testing.T) {
 	}
 }
 
+// A clause with a slip in it would pass, whatever the driver does.
+func TestOnlyOfNoCaseFails(t *testing.T) {
+	for name, opts := range map[string][]conformance.Option{
+		"unknown":             {conformance.Only("Do/Reply/Nill")},
+		"half a word":         {conformance.Only("Do/Rep")},
+		"beside a known one":  {conformance.Only("Do/Reply/Nil", "DO/Reply")},
+		"nothing":             {conformance.Only("")},
+		"of no use to Quorum": {conformance.Only("Do/Reply/Nil"), conformance.Quorum(3)},
+		"with a server":       {conformance.Only("Do/Reply/Nill"), conformance.Server("127.0.0.1:1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := conformance.Run(t, harness(""), opts...)
+			assert.Equal(t, []string{"Harness"}, report.Names(conformance.Failed))
+			assert.ErrorContains(t, report.Err(), "of Only selects no case")
+			assert.Len(t, report.Results, 1)
+		})
+	}
+}
+
 // What would end or hang the test process is a failure of the case, and says why.
 func TestCatastrophes(t *testing.T) {
 	for b, c := range map[bug]struct{ name, want string }{

@@ -65,7 +65,7 @@ func (s *suite) unfitForQuorum(name string) string {
 		return "a quorum is tested on embedded servers, in virtual time"
 	}
 	for clause, why := range notOnQuorum {
-		if (options{only: []string{clause}}).selects(name) {
+		if covers(clause, name) {
 			return why
 		}
 	}

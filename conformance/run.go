@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,6 +46,21 @@ func (s *suite) cases() []testCase {
 		}
 	}
 	return list
+}
+
+// validate returns an error if the suite would not be what was asked for. A clause
+// that selects nothing is a slip: the run would pass without it.
+func (s *suite) validate() error {
+	if err := s.h.validate(); err != nil {
+		return err
+	}
+	cases := s.cases()
+	for _, clause := range s.o.only {
+		if !slices.ContainsFunc(cases, func(c testCase) bool { return covers(clause, c.name) }) {
+			return fmt.Errorf("conformance: the clause %q of Only selects no case; see Cases (Quorum has those about locks alone)", clause)
+		}
+	}
+	return nil
 }
 
 // realTime reports whether cases run outside a bubble: sockets are not allowed
