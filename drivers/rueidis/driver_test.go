@@ -223,6 +223,34 @@ func TestDialTimeout(t *testing.T) {
 	}
 }
 
+// rueidis takes ERR off what a server answers to a new connection, and not all that is left
+// begins with a code.
+func TestConnectRefused(t *testing.T) {
+	for _, refusal := range []string{
+		"ERR DB index is out of range",
+		"ERR SELECT is not allowed in cluster mode",
+		"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+		"ERR max number of clients reached",
+		"ERR",
+		"NOAUTH Authentication required.",
+		"WRONGPASS invalid username-password pair or user is disabled.",
+		"LOADING Redis is loading the dataset in memory",
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+		"CLUSTERDOWN The cluster is down",
+	} {
+		t.Run(refusal, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *wire.Wire) {
+				w.On(wire.Match{Name: "HELLO", Times: -1}, wire.Answer("-"+refusal+"\r\n"))
+				_, err := connector(t, wired(w)).Connect(t.Context())
+				reply, ok := asServerError(err)
+				require.True(t, ok, "%v", err)
+				assert.Equal(t, driver.NewServerError(refusal), reply)
+				assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+			})
+		})
+	}
+}
+
 // A password may be a word that servers use.
 func TestRepliesStayWhatTheyAre(t *testing.T) {
 	for _, password := range []driver.Secret{"user", "select", "p"} {

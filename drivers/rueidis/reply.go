@@ -100,8 +100,17 @@ func refused(err error) error {
 		return err
 	}
 	text := reply.Error()
-	if code, _, _ := strings.Cut(text, " "); code != strings.ToUpper(code) {
+	if code, _, _ := strings.Cut(text, " "); !codes[code] {
 		text = "ERR " + text // which rueidis has taken off
 	}
 	return driver.NewServerError(text)
+}
+
+// codes are those with which a server or a Sentinel refuses a new connection. Capitals
+// alone do not tell: ERR was before "DB index is out of range".
+var codes = map[string]bool{
+	"ERR": true, "NOAUTH": true, "WRONGPASS": true, "NOPERM": true, "DENIED": true, "NOPROTO": true,
+	"LOADING": true, "BUSY": true, "MASTERDOWN": true, "MISCONF": true, "OOM": true, "READONLY": true,
+	"NOREPLICAS": true, "CLUSTERDOWN": true, "MOVED": true, "ASK": true, "TRYAGAIN": true, "REDIRECT": true,
+	"IDONTKNOW": true,
 }

@@ -324,6 +324,15 @@ func TestSentinel(t *testing.T) {
 	assert.NotEqual(t, before, topology.RunID)
 }
 
+func TestDatabaseOutOfRange(t *testing.T) {
+	cfg := single(servertest.Single(t).Addr)
+	cfg.DB = 999
+	_, err := connector(t, cfg).Connect(t.Context())
+	refusal, ok := asServerError(err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, driver.NewServerError("ERR DB index is out of range"), refusal)
+}
+
 // An ACL that forbids everything but the locks' own commands is enough.
 func TestACL(t *testing.T) {
 	srv := servertest.Single(t, servertest.Config("user", "ann", "on", ">pw", "~lock:*", "&lock:*",
