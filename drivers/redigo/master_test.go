@@ -65,6 +65,51 @@ func TestRoleRefused(t *testing.T) {
 	})
 }
 
+// Servers since Redis 6 take any password of a user who has none, but not without the
+// user's name, which those before it do not take.
+func TestPasswordThatNobodyAskedFor(t *testing.T) {
+	const unasked = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+	const before6 = "ERR Client sent AUTH, but no password is set"
+	for name, c := range map[string]struct {
+		first, named string // replies to AUTH
+		want         string
+		auths        int
+	}{
+		"Let in":            {"-" + unasked, "+OK", "", 2},
+		"Another refusal":   {"-" + before6, "", before6, 1},
+		"No name is taken":  {"-" + unasked, "-ERR wrong number of arguments for 'auth' command", unasked, 2},
+		"Password required": {"+OK", "", "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.On(wire.Match{Name: "AUTH", Arg: "default"}, wire.Answer(c.named+"\r\n"))
+				r.On(wire.Match{Name: "AUTH"}, wire.Answer(c.first+"\r\n"))
+				_, err := r.open(driver.Config{Password: "hunter2"}).Do(t.Context(), command("PING"))
+				if c.want == "" {
+					require.NoError(t, err)
+				} else {
+					reply, ok := errors.AsType[*driver.ServerError](err)
+					require.True(t, ok, err)
+					require.Equal(t, driver.NewServerError(c.want), reply)
+				}
+				require.Equal(t, c.auths, r.Count(wire.Match{Name: "AUTH"}))
+			})
+		})
+	}
+}
+
+// The line may break between the two.
+func TestPasswordThatNobodyAskedForOnABadLine(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.On(wire.Match{Name: "AUTH", Arg: "default"}, wire.CutReply)
+		_, err := r.open(driver.Config{Password: "hunter2"}).Do(t.Context(), command("PING"))
+		require.Error(t, err)
+		require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		_, replied := errors.AsType[*driver.ServerError](err)
+		require.False(t, replied, "%v: it is not tried again", err)
+	})
+}
+
 // A password may be a word that servers use.
 func TestRepliesStayWhatTheyAre(t *testing.T) {
 	for _, password := range []driver.Secret{"user", "select", "p"} {

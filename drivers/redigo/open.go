@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -97,8 +98,23 @@ func (o *opener) dialServer(ctx context.Context, network, addr string) (redis.Co
 	return o.connect(ctx, network, addr, o.cfg.Username, o.cfg.Password, redis.DialDatabase(o.cfg.DB))
 }
 
-// connect opens a connection and introduces itself on it.
+// connect opens a connection and introduces itself on it. A server may ask for no
+// password and be given one all the same, as other clients do: the default user, like any who
+// has none, is let in with any, but from Redis 6 on only by name. Before that, and at
+// Sentinels before 6.2, no name is taken, so that it is not given at first.
 func (o *opener) connect(ctx context.Context, network, addr, username string, password driver.Secret, more ...redis.DialOption) (redis.Conn, error) {
+	rc, err := o.introduce(ctx, network, addr, username, password, more...)
+	if err == nil || username != "" || !strings.Contains(err.Error(), "AUTH <password> called without any password") {
+		return rc, err
+	}
+	named, again := o.introduce(ctx, network, addr, "default", password, more...)
+	if driver.OutcomeOf(again) == driver.OutcomeReplied {
+		return nil, err
+	}
+	return named, again
+}
+
+func (o *opener) introduce(ctx context.Context, network, addr, username string, password driver.Secret, more ...redis.DialOption) (redis.Conn, error) {
 	if username != "" && password == "" {
 		password = "any" // redigo sends no empty one, and a user who has none is let in with any
 	}

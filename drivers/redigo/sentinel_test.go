@@ -132,6 +132,13 @@ func TestSentinelsInTurn(t *testing.T) {
 	require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
 }
 
+func TestSentinelPasswordsThatNobodyAskedFor(t *testing.T) {
+	nodes := servertest.Sentinel(t)
+	cfg := sentinelConfig(nodes)
+	cfg.Password, cfg.SentinelPassword = password, "other"
+	do(t, open(t, cfg), "PING")
+}
+
 func TestSentinelPasswords(t *testing.T) {
 	nodes := servertest.Sentinel(t, servertest.Password(password), servertest.SentinelConfig("requirepass", "other"))
 	cfg := sentinelConfig(nodes)

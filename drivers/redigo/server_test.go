@@ -50,6 +50,13 @@ func TestOpenReaches(t *testing.T) {
 		c := open(t, driver.Config{Addrs: []string{srv.Addr}, Username: "ann"})
 		require.Equal(t, "ann", do(t, c, "ACL", "WHOAMI"))
 	})
+	t.Run("PasswordThatNobodyAskedFor", func(t *testing.T) {
+		srv := servertest.Single(t)
+		c := open(t, driver.Config{Addrs: []string{srv.Addr}, Password: password, DB: 3, ClientName: "me"})
+		require.Equal(t, "default", do(t, c, "ACL", "WHOAMI"))
+		require.Equal(t, "me", do(t, c, "CLIENT", "GETNAME"))
+		require.Contains(t, do(t, c, "CLIENT", "INFO"), " db=3 ")
+	})
 	t.Run("Unix", func(t *testing.T) {
 		srv := servertest.Single(t)
 		c := open(t, driver.Config{Network: "unix", Addrs: []string{srv.Socket}})
