@@ -58,14 +58,20 @@ func (m *Mutex) admin(ctx context.Context, what string, c call, changes bool) (v
 		return nil, err
 	}
 	defer m.client.leave()
+	if q := m.client.quorum; q != nil && q.fault() != nil {
+		return nil, failed(what, q.fault())
+	}
 	bounded, cancel := context.WithTimeout(ctx, m.cfg.attemptTimeout)
 	defer cancel()
-	v, err = m.client.deployment.run(bounded, c)
-	if err == nil {
+	if v, err = m.client.deployment.run(bounded, c); err == nil {
+		// The first request may have shown that the nodes make no quorum.
+		if q := m.client.quorum; q != nil && q.fault() != nil {
+			return nil, failed(what, q.fault())
+		}
 		return v, nil
 	}
 	unknown := changes && driver.OutcomeOf(err) == driver.OutcomeUnknown
-	reasons := []error{requestError(m.name, err)}
+	reasons := []error{requestError(m.name, late(err))}
 	if ctx.Err() != nil {
 		reasons = []error{context.Cause(ctx), err}
 	}

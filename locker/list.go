@@ -100,7 +100,7 @@ func (l *listing) request(ctx context.Context, make func(ctx context.Context) er
 	if err != nil && ctx.Err() != nil {
 		return cutOff(ctx, err)
 	}
-	return requestError("", err)
+	return requestError("", late(err))
 }
 
 // cutOff is the error of a request that has failed as ctx has ended.

@@ -275,6 +275,11 @@ func TestQuorumOfOneServerTwice(t *testing.T) {
 		_, err = c.Mutex("k").TryLock(t.Context())
 		assert.ErrorIs(t, err, ErrInvalid)
 		assert.ErrorContains(t, err, "nodes 0 and 1")
+		assert.NotContains(t, err.Error(), "refused", "no server has said so")
+		_, err = c.Inspect(t.Context(), "k")
+		assert.ErrorIs(t, err, ErrInvalid, "it could not be told who holds it")
+		_, err = c.ForceRelease(t.Context(), "k")
+		assert.ErrorIs(t, err, ErrInvalid)
 	})
 }
 
