@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 
 	"github.com/golocker/golocker/locker/driver"
 	"github.com/golocker/golocker/locker/driver/aside"
@@ -59,8 +60,9 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		conn net.Conn
 		err  error
 	}
+	var handshake atomic.Bool
 	o, err := aside.Call(bounded, nil, func() opened {
-		conn, err := d.open(bounded, cfg, network, addr)
+		conn, err := d.open(bounded, cfg, network, addr, &handshake)
 		return opened{conn, err}
 	}, func(late opened) {
 		if late.err == nil {
@@ -74,16 +76,25 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		if err == nil {
 			_ = o.conn.Close()
 		}
+		if handshake.Load() && errors.Is(over, context.DeadlineExceeded) {
+			over = fmt.Errorf("%s: %w", unanswered, over)
+		}
 		return nil, &Error{addr, over}
 	}
 	switch {
 	case err == nil:
 		return o.conn, nil
+	case bounded.Err() != nil && handshake.Load():
+		err = fmt.Errorf("no connection within %v: %s", cfg.DialTimeout, unanswered)
 	case bounded.Err() != nil:
 		err = fmt.Errorf("no connection within %v", cfg.DialTimeout)
 	}
 	return nil, &Error{addr, err}
 }
+
+// unanswered explains a timeout: a server without TLS waits for more, as for the end of a
+// line, instead of answering what it does not understand.
+const unanswered = "no answer to the TLS handshake (does the server speak TLS?)"
 
 // over returns why nobody wants a connection any more.
 func (d *Dialer) over(ctx context.Context) error {
@@ -93,7 +104,8 @@ func (d *Dialer) over(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (d *Dialer) open(ctx context.Context, cfg driver.Config, network, addr string) (net.Conn, error) {
+// open sets handshake from the beginning of a TLS handshake to its success.
+func (d *Dialer) open(ctx context.Context, cfg driver.Config, network, addr string, handshake *atomic.Bool) (net.Conn, error) {
 	dial := cfg.Dial
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
@@ -112,10 +124,12 @@ func (d *Dialer) open(ctx context.Context, cfg driver.Config, network, addr stri
 		config.ServerName, _, _ = net.SplitHostPort(addr) // "" for a unix socket
 	}
 	secure := tls.Client(conn, config)
+	handshake.Store(true)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
+	handshake.Store(false)
 	return abrupt{secure}, nil
 }
 

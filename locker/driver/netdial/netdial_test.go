@@ -2,6 +2,7 @@ package netdial_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -65,6 +66,35 @@ func TestFailedDial(t *testing.T) {
 	_, err := d.Dial(t.Context(), "tcp", "a:1")
 	assert.ErrorIs(t, err, refused)
 	assert.ErrorContains(t, err, "a:1")
+}
+
+// A server without TLS waits for the end of a line, which a handshake does not have.
+func TestServerWithoutTLSIsNamedAsThat(t *testing.T) {
+	const hint = "no answer to the TLS handshake (does the server speak TLS?)"
+	synctest.Test(t, func(t *testing.T) {
+		cfg := driver.Config{Dial: pipe, TLS: &tls.Config{}, DialTimeout: 2 * time.Second}
+		d := netdial.New(cfg)
+		_, err := d.Dial(t.Context(), "tcp", "a:1")
+		assert.EqualError(t, err, "dial a:1: no connection within 2s: "+hint)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = d.Dial(ctx, "tcp", "a:1")
+		assert.EqualError(t, err, "dial a:1: "+hint+": context deadline exceeded")
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+
+		time.AfterFunc(time.Second, d.Close)
+		_, err = d.Dial(t.Context(), "tcp", "a:1")
+		assert.ErrorIs(t, err, driver.ErrClosed)
+		assert.NotContains(t, err.Error(), hint)
+
+		cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { // it does not get as far
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		_, err = netdial.New(cfg).Dial(t.Context(), "tcp", "a:1")
+		assert.EqualError(t, err, "dial a:1: no connection within 2s")
+	})
 }
 
 func TestRedact(t *testing.T) {
