@@ -28,10 +28,8 @@ if not h and ARGV[8] ~= '' then
 end
 if not h then
   return {find(KEYS[1], now) and -1 or 0}
-elseif h.mode ~= ARGV[3] then
-  return {-1, h.mode}
-elseif redis.call('EXISTS', KEYS[3]) == 1 then
-  return {-1}
+elseif h.mode ~= ARGV[3] or redis.call('EXISTS', KEYS[3]) == 1 then
+  return {-1, h.mode ~= ARGV[3] and h.mode or nil}
 end
 local fenced = h.token ~= '0' or ARGV[6] == '1'
 local token, short = token_for(KEYS[2], h.mode, h.owner, fenced and ARGV[7] or '0', nil, ARGV[10], tonumber(ARGV[11] or 0))
