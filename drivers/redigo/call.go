@@ -30,6 +30,7 @@ type call struct {
 
 	mu      sync.Mutex // guards all below
 	rc      redis.Conn // while commands are under way on it
+	begun   bool       // commands are under way, or were
 	over    bool       // the caller wants to return
 	silent  bool       // a reply took too long
 	demoted bool
@@ -176,18 +177,18 @@ func (k *call) begin(rc redis.Conn) error {
 	if err := k.conn.over(k.ctx); err != nil {
 		return err
 	}
-	k.rc = rc
+	k.rc, k.begun = rc, true
 	if end, ok := k.ctx.Deadline(); !ok || time.Until(end) > k.conn.silence {
 		k.silence, k.known = time.AfterFunc(k.conn.silence, k.hush), true
 	}
 	return nil
 }
 
-// giveUp ends the call if it has no connection yet.
+// giveUp ends the call if it has had no connection yet.
 func (k *call) giveUp() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.over = k.over || k.rc == nil
+	k.over = k.over || !k.begun
 	return k.over
 }
 

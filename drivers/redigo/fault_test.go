@@ -126,6 +126,21 @@ func TestDialTimeout(t *testing.T) {
 	})
 }
 
+// Of an application's pool a call waits as long for a connection as for a reply. When both
+// times end at once, it was sent all the same.
+func TestSilenceAsLongAsThePatience(t *testing.T) {
+	bothWays(t, func(t *testing.T, r *rig, c driver.Conn) {
+		for range 100 {
+			do(t, c, "PING")
+			rule := r.On(wire.Match{Name: "INCR"}, wire.HoldReply)
+			_, err := c.Do(t.Context(), command("INCR", "n"))
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err))
+			rule.Release()
+		}
+	})
+}
+
 func TestBlackHoleWhileSubscribed(t *testing.T) {
 	bothWays(t, func(t *testing.T, r *rig, c driver.Conn) {
 		s, err := c.(driver.Subscriber).Subscribe(t.Context())
