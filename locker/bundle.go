@@ -37,7 +37,7 @@ func bundles(calls []call) []bundle {
 
 // open returns the bundle that c can join, or nil.
 func open(all []bundle, c call) *bundle {
-	if c.script.most < 2 {
+	if c.script == nil || c.script.most < 2 {
 		return nil
 	}
 	for i := range slices.Backward(all) {

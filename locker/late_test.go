@@ -87,3 +87,37 @@ func TestLateRequestOfADetachedLease(t *testing.T) {
 		assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
 	})
 }
+
+// Requests of several detached leases go out together.
+func TestLateRequestsOfSeveralDetachedLeases(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lost := map[string]bool{}
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if key := cmd.Keys()[0]; cmd.Args[1] == mutexFamily.acquire.sha && !lost[key] {
+					lost[key] = true
+					return errLostReply
+				}
+				return nil
+			}
+		})
+		var leases []*Lease
+		for _, name := range []string{"a", "b", "c"} {
+			l, err := c.Mutex(name, Fenced(), TTL(10*time.Second)).Lock(t.Context())
+			require.NoError(t, err)
+			leases = append(leases, l)
+		}
+		f.set(func() { f.before = nil })
+		for _, l := range leases {
+			_, err := l.Detach(t.Context(), 10*time.Second)
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		for _, l := range leases {
+			assert.True(t, f.Exists(l.mutex.keys.over(l.tenure.id)), l.Name())
+		}
+		renewal, over := renewCall(leases[0].mutex, newID(), time.Second, true, 0), native("SET", "x", "1")
+		require.Len(t, bundles([]call{over, renewal, over, renewal}), 3)
+	})
+}
