@@ -19,7 +19,7 @@ import (
 // redsync: "a shared Mutex's late Unlock deletes the next holder's key and says ok".
 func TestLateUnlockDoesNotDeleteTheNextHoldersKey(t *testing.T) {
 	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
-		m := d.client(t, srv.Addr).Mutex("k", locker.TTL(300*time.Millisecond), locker.NoRenewal())
+		m := d.client(t, srv.Addr).Mutex("k", locker.TTL(renewedTTL), locker.NoRenewal())
 		late := mustTryLock(t, m)
 		next := mustLock(t, m) // the same Mutex, shared
 		require.False(t, late.Valid())
