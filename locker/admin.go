@@ -58,15 +58,15 @@ func (m *Mutex) admin(ctx context.Context, what string, c call, changes bool) (v
 		return nil, err
 	}
 	defer m.client.leave()
-	if q := m.client.quorum; q != nil && q.fault() != nil {
-		return nil, failed(what, q.fault())
+	if fault := m.client.quorum.fault(); fault != nil {
+		return nil, failed(what, fault)
 	}
 	bounded, cancel := context.WithTimeout(ctx, m.cfg.attemptTimeout)
 	defer cancel()
 	if v, err = m.client.deployment.run(bounded, c); err == nil {
 		// The first request may have shown that the nodes make no quorum.
-		if q := m.client.quorum; q != nil && q.fault() != nil {
-			return nil, failed(what, q.fault())
+		if fault := m.client.quorum.fault(); fault != nil {
+			return nil, failed(what, fault)
 		}
 		return v, nil
 	}

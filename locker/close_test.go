@@ -111,13 +111,13 @@ func TestCloseNamesOnlyWhatMayBeHeld(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		hang(f)
+		f.hang()
 		cancel()
 		assert.ErrorIs(t, <-done, context.Canceled)
 		begun := time.Now()
 		assert.NoError(t, c.Close())
 		assert.LessOrEqual(t, time.Since(begun), courtesyTime)
-		f.set(func() { f.before = nil })
+		f.heal()
 		assert.NoError(t, held.Unlock(t.Context()))
 	})
 	bubble(t, func(t *testing.T, f *fakeDeployment) {

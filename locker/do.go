@@ -48,11 +48,11 @@ func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) (e
 			unlockErr = nil // work has detached the lease
 		case errors.Is(unlockErr, ErrNotHeld):
 			if lost == nil { // while work ran, unnoticed
-				loss := &LostError{Name: m.name, Reason: ErrAbsent}
+				reason := ErrAbsent
 				if errors.Is(unlockErr, ErrTaken) {
-					loss.Reason = ErrTaken
+					reason = ErrTaken
 				}
-				lost = loss
+				lost = &LostError{Name: m.name, Reason: reason}
 			}
 			unlockErr = nil
 		}

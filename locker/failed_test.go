@@ -60,9 +60,7 @@ func TestErrorsSayWhichCallHasFailed(t *testing.T) {
 			assert.ErrorContains(t, err, "locker: "+what+": ")
 			assert.ErrorContains(t, err, "OOM", what)
 		}
-		f.set(func() {
-			f.before = func(ctx context.Context, _ driver.Command) error { <-ctx.Done(); return ctx.Err() }
-		})
+		f.hang()
 		for what, call := range calls {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("my cause"))
 			err := call(ctx)

@@ -148,7 +148,8 @@ func (h *hub) rouse() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.alarm.ringing()
-	for now := time.Now(); len(h.sleepers) > 0; {
+	now := time.Now()
+	for len(h.sleepers) > 0 {
 		first := h.sleepers[0]
 		if first.until.After(now) {
 			h.alarm.by(first.until)
@@ -327,8 +328,8 @@ func (h *hub) set(up bool) {
 	}
 }
 
-// wake puts w in, in the place of an earlier wake-up, but nothing else in that of a
-// message. It needs the hub's mu.
+// wake puts w in, in the place of an earlier wake-up that says less: a message says most,
+// and the end of a sleep least. Of two messages the later one counts. It needs the hub's mu.
 func (s *slot) wake(w wakeUp) {
 	select {
 	case earlier := <-s.woken:

@@ -20,12 +20,6 @@ func mustPair(t *testing.T, m *Mutex) {
 	require.NoError(t, l.Unlock(t.Context()))
 }
 
-func hang(f *fakeDeployment) {
-	f.set(func() {
-		f.before = func(ctx context.Context, _ driver.Command) error { <-ctx.Done(); return ctx.Err() }
-	})
-}
-
 // The time that a request has had is not the caller's deadline.
 func TestHungServerIsNotTheCallersDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
@@ -33,7 +27,7 @@ func TestHungServerIsNotTheCallersDeadline(t *testing.T) {
 		c := f.client(t, Observe(Observer{LockEnd: func(_ context.Context, e LockEnd) { ends = append(ends, e) }}))
 		held, err := c.Mutex("held", TTL(10*time.Second)).Lock(t.Context())
 		require.NoError(t, err)
-		hang(f)
+		f.hang()
 		_, err = c.Mutex("k").TryLock(t.Context())
 		require.ErrorIs(t, err, ErrUnavailable)
 		assert.NotErrorIs(t, err, context.DeadlineExceeded)
@@ -53,7 +47,7 @@ func TestWaitForAHungServerTellsWhy(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)
 		mustPair(t, c.Mutex("first"))
-		hang(f)
+		f.hang()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := c.Mutex("k").Lock(ctx)
@@ -116,7 +110,7 @@ func TestExtensionThatIsRefusedAfterALostReply(t *testing.T) {
 		err = l.Extend(t.Context(), time.Minute)
 		assert.ErrorIs(t, err, ErrPermission)
 		assert.ErrorIs(t, err, ErrUnknown, "the server has lengthened it to %v", f.TTL("k"))
-		f.set(func() { f.before, f.after = nil, nil })
+		f.heal()
 		assert.NoError(t, l.Unlock(t.Context()))
 	})
 }

@@ -108,7 +108,7 @@ func TestLateRequestsOfSeveralDetachedLeases(t *testing.T) {
 			require.NoError(t, err)
 			leases = append(leases, l)
 		}
-		f.set(func() { f.before = nil })
+		f.heal()
 		for _, l := range leases {
 			_, err := l.Detach(t.Context(), 10*time.Second)
 			require.NoError(t, err)

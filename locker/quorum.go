@@ -208,8 +208,11 @@ func (q *quorum) introduced(b ballot) bool {
 	return true
 }
 
-// fault is why the nodes make no quorum, once that is known.
+// fault is why the nodes make no quorum, once that is known. It may be called on nil.
 func (q *quorum) fault() error {
+	if q == nil {
+		return nil
+	}
 	if err := q.refused.Load(); err != nil {
 		return *err
 	}
