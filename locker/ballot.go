@@ -3,6 +3,7 @@ package locker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -35,6 +36,19 @@ func (b ballot) closed() bool {
 	return true
 }
 
+// asFarAsHeard is the ballot without the nodes that have not answered yet: they fail to.
+func (b ballot) asFarAsHeard() ballot {
+	all := slices.Clone(b)
+	for i := range all {
+		if !all[i].in {
+			all[i].in, all[i].Err = true, errUnheard
+		}
+	}
+	return all
+}
+
+var errUnheard = errors.New("locker: no answer yet")
+
 // count returns how many votes satisfy is, of those that are in.
 func (b ballot) count(is func(v vote) bool) int {
 	n := 0
@@ -46,8 +60,10 @@ func (b ballot) count(is func(v vote) bool) int {
 	return n
 }
 
+// says leaves out nodes that have no vote: they are asked all the same where another call
+// of the batch concerns them.
 func says(answer int64) func(vote) bool {
-	return func(v vote) bool { return v.Err == nil && v.Value == answer }
+	return func(v vote) bool { return !v.clear && v.Err == nil && v.Value == answer }
 }
 
 // heldVerdict is about renew and release: a majority of the nodes that were given the
@@ -81,8 +97,8 @@ func allVerdict(b ballot) (driver.Value, error, bool) {
 }
 
 // knownVerdict waits for all nodes and lets read make one answer of those of a
-// majority at least; need is what a majority is.
-func knownVerdict(read func(answers []driver.Value, need int) driver.Value) verdict {
+// majority at least.
+func knownVerdict(read func(answers []driver.Value, q quota) driver.Value) verdict {
 	return func(b ballot) (driver.Value, error, bool) {
 		if !b.closed() {
 			return nil, nil, false
@@ -96,9 +112,14 @@ func knownVerdict(read func(answers []driver.Value, need int) driver.Value) verd
 		if len(answers) < majority(len(b)) {
 			return nil, b.failure(), true
 		}
-		return read(answers, majority(len(b))), nil, true
+		most := majority(len(b))
+		return read(answers, quota{least: max(1, most-len(b)+len(answers)), most: most}), nil, true
 	}
 }
+
+// A quota is how many of the nodes that were heard decide what is known: so many as are a
+// majority with all that were not heard, or a majority by themselves.
+type quota struct{ least, most int }
 
 // granted tells of nodes that were asked for the lock, where a vote without an error
 // is a yes, whether they have given it, or why not. ok is false while votes that are
@@ -142,6 +163,8 @@ func (b ballot) granted(final bool) (err error, ok bool) {
 		return b.said(isDeadlock), true
 	case locked > 0:
 		return b.said(isLocked), true
+	case yes+silent >= need: // with those that cannot be asked now it may be had
+		return b.failure(), true
 	default:
 		return b.saidOther(isOther), true
 	}

@@ -8,11 +8,12 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// What an administrator asks of a quorum is asked of all nodes. The holds that a
-// majority knows are those of the lock; others are leftovers.
+// What an administrator asks of a quorum is asked of all nodes. The holds that a majority
+// knows are those of the lock; others are leftovers. A node that was not heard counts for
+// those that know a hold: that a lock is free is not said unless it is known.
 
 // inspectVerdict makes one reply of those to inspect.
-var inspectVerdict = knownVerdict(func(answers []driver.Value, need int) driver.Value {
+var inspectVerdict = knownVerdict(func(answers []driver.Value, q quota) driver.Value {
 	var known []nodeHold
 	foreign := map[string][]nodeHold{}
 	waiters := int64(0)
@@ -33,11 +34,11 @@ var inspectVerdict = knownVerdict(func(answers []driver.Value, need int) driver.
 		}
 	}
 	for kind, values := range foreign {
-		if value, left := common(values, need); value != nil {
+		if value, left := common(values, q); value != nil {
 			return []any{kind, value, left, "0", waiters}
 		}
 	}
-	record, left := common(known, need)
+	record, left := common(known, q)
 	kind := "none"
 	switch record.(type) {
 	case string:
@@ -49,22 +50,23 @@ var inspectVerdict = knownVerdict(func(answers []driver.Value, need int) driver.
 })
 
 // breakVerdict makes one reply of those to break.
-var breakVerdict = knownVerdict(func(answers []driver.Value, need int) driver.Value {
+var breakVerdict = knownVerdict(func(answers []driver.Value, q quota) driver.Value {
 	var known []nodeHold
-	foreign := 0
+	var foreign []driver.Value
 	for _, v := range answers {
 		status, rest, ok := splitReply(v)
 		switch {
 		case ok && status == -2:
-			if foreign++; foreign == need {
-				return v
-			}
+			foreign = append(foreign, v)
 		case ok && status == 1 && len(rest) == 3:
 			known = append(known, nodeHolds(rest[0], rest[1], rest[2])...)
 		}
 	}
-	if record, left := common(known, need); record != nil {
+	if record, left := common(known, q); record != nil {
 		return []any{int64(1), record, left, "0"}
+	}
+	if len(foreign) >= q.least {
+		return foreign[0]
 	}
 	return []any{int64(0)}
 })
@@ -110,9 +112,9 @@ func nodeHolds(record, left, now any) []nodeHold {
 	return nil
 }
 
-// common makes a record of the holds that so many nodes know, and for how long so
-// many still will. It is nil if there are none.
-func common(known []nodeHold, need int) (record driver.Value, left int64) {
+// common makes a record of the holds that so many nodes know as q says, and for how long
+// they still will. It is nil if there are none.
+func common(known []nodeHold, q quota) (record driver.Value, left int64) {
 	var order []string
 	byID := map[string][]nodeHold{}
 	for _, h := range known {
@@ -121,14 +123,16 @@ func common(known []nodeHold, need int) (record driver.Value, left int64) {
 		}
 		byID[h.id] = append(byID[h.id], h)
 	}
+	// Of several mutexes, which may be where nodes were not heard, that of most nodes.
+	slices.SortStableFunc(order, func(a, b string) int { return len(byID[b]) - len(byID[a]) })
 	var fields []any
 	for _, id := range order {
 		holds := byID[id]
-		if len(holds) < need {
+		if len(holds) < q.least {
 			continue
 		}
 		slices.SortFunc(holds, func(a, b nodeHold) int { return int(b.left - a.left) })
-		h := holds[need-1]
+		h := holds[min(len(holds), q.most)-1]
 		if h.own {
 			return h.text, h.left
 		}

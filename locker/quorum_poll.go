@@ -39,9 +39,15 @@ func (q *quorum) runBatch(ctx context.Context, calls []call) []driver.Result {
 		return decided
 	})
 	for i, r := range results {
-		if r.Value == nil && r.Err == nil {
-			results[i].Err = ballots[i].failure() // ctx has ended
+		if r.Value != nil || r.Err != nil {
+			continue
 		}
+		// ctx has ended. What the others have said may do.
+		v, err, _ := calls[i].script.verdict(ballots[i].asFarAsHeard())
+		if err != nil {
+			err = ballots[i].failure()
+		}
+		results[i] = driver.Result{Value: v, Err: err}
 	}
 	return results
 }
