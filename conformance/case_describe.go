@@ -46,6 +46,21 @@ var describeCases = []testCase{
 			}
 		}
 	}},
+	{name: "Describe/NotNow", needs: needs{describer: true}, run: func(k *kit) {
+		conn := k.warm()
+		for _, reply := range []string{
+			"-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n",
+			"-LOADING Redis is loading the dataset in memory\r\n",
+			"-ERR max number of clients reached\r\n",
+		} {
+			for _, name := range []string{"INFO", "CLUSTER", "ROLE", "CONFIG"} {
+				k.wire.On(wire.Match{Name: name}, wire.Answer(reply))
+			}
+			if t, err := k.describer(conn).Describe(k.ctx); err == nil {
+				k.Errorf("Describe gave %+v and no error although the server said %q; want an error", t, reply)
+			}
+		}
+	}},
 	{name: "Describe/Ctx", needs: needs{describer: true}, run: func(k *kit) {
 		conn := k.warm()
 		ended, cancel := context.WithCancel(k.ctx)

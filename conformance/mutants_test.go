@@ -184,6 +184,7 @@ var mutants = []mutant{
 
 	// Describe.
 	{"describe-fails-when-refused", `Describe/Refused`},
+	{"describe-takes-not-now-for-never", `Describe/NotNow`},
 	{"describe-invents-run-id", `Describe/RunID Describe/Refused`},
 	{"describe-says-cluster", `Describe/Mode`},
 	{"describe-swallows-errors", `Close/Describe Describe/Ctx`},

@@ -23,7 +23,6 @@ package customdriver
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/golocker/golocker/locker"
@@ -94,21 +93,7 @@ func (c *client) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Re
 }
 
 func (c *client) Describe(ctx context.Context) (driver.Topology, error) {
-	topology := driver.Topology{Mode: driver.ModeSingle}
-	reply, err := c.Do(ctx, driver.Command{Args: []string{"INFO", "server"}})
-	if driver.OutcomeOf(err) == driver.OutcomeReplied {
-		return topology, nil // not told: an ACL, a managed service
-	}
-	if err != nil {
-		return topology, err
-	}
-	info, _ := reply.(string)
-	for line := range strings.Lines(info) {
-		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "run_id:"); ok {
-			topology.RunID = id
-		}
-	}
-	return topology, nil
+	return driver.DescribeByInfo(ctx, c, driver.ModeSingle)
 }
 
 func (c *client) Close() error {

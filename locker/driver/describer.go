@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"strings"
 )
 
@@ -11,8 +12,9 @@ import (
 // subscribers of one node, and that the server's identity is unknown.
 type Describer interface {
 	// Describe asks the server, at most one round trip per field. What the
-	// server refuses to tell (a managed service without INFO, an ACL) is left
-	// at its zero value and is no error.
+	// server never tells (a managed service without INFO, an ACL) is left
+	// at its zero value and is no error; one that does not tell just now
+	// (BUSY, LOADING, a refused AUTH, too many clients) is.
 	Describe(ctx context.Context) (Topology, error)
 }
 
@@ -24,7 +26,7 @@ func DescribeByInfo(ctx context.Context, c Conn, mode Mode) (Topology, error) {
 		return t, NotSent(ctx.Err())
 	}
 	info, err := c.Do(ctx, Command{Args: []string{"INFO", "server"}})
-	if OutcomeOf(err) == OutcomeReplied {
+	if neverTells(err) {
 		return t, nil
 	}
 	text, _ := info.(string)
@@ -34,6 +36,20 @@ func DescribeByInfo(ctx context.Context, c Conn, mode Mode) (Topology, error) {
 		}
 	}
 	return t, err
+}
+
+// neverTells is whether a command was refused for good. Who takes a passing reason for that
+// may count one server for two.
+func neverTells(err error) bool {
+	refusal, ok := errors.AsType[*ServerError](err)
+	if !ok || OutcomeOf(err) != OutcomeReplied { // else the connection was refused, as by AUTH
+		return false
+	}
+	switch refusal.Code {
+	case "BUSY", "UNKILLABLE", "LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "NOAUTH", "WRONGPASS":
+		return false
+	}
+	return !strings.Contains(refusal.Message, "max number of clients")
 }
 
 // A Topology is what a Describer knows.
