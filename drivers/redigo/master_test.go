@@ -1,7 +1,9 @@
 package redigo_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -155,4 +157,33 @@ func TestQuotedPasswords(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A Sentinel that is cut off from the others goes on naming the former master, whose host
+// does not answer. The other one is asked next time.
+func TestSentinelThatNamesAHungMasterHidesNoOther(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.On(wire.Match{Name: "ROLE", Times: -1}, wire.Answer(roleMaster))
+		r.On(wire.Match{Name: "SENTINEL", Times: -1}, wire.Answer(masterAddr))
+		stale := wire.New(func(context.Context) (net.Conn, error) { return r.server.Dial() })
+		t.Cleanup(func() { require.NoError(t, stale.Close()) })
+		stale.On(wire.Match{Name: "SENTINEL", Times: -1}, wire.Answer("*2\r\n$8\r\n10.0.0.9\r\n$4\r\n6379\r\n"))
+		c := open(t, driver.Config{
+			Mode: driver.ModeSentinel, Master: "m", Addrs: []string{"stale:26379", "other:26379"}, DialTimeout: time.Second,
+			Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				switch addr {
+				case "stale:26379":
+					return stale.Dial(ctx, network, addr)
+				case "10.0.0.9:6379":
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return r.Dial(ctx, network, addr)
+			},
+		})
+		_, err := c.Do(t.Context(), command("PING"))
+		require.Error(t, err, "the time is over")
+		do(t, c, "PING")
+		do(t, c, "PING")
+	})
 }

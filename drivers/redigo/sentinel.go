@@ -16,8 +16,9 @@ var errNotMaster = errors.New("the server is not a master")
 
 // dialMaster asks the Sentinels in turn, beginning with the one that knew last
 // time, and returns a connection to the first master that admits to be one. Each
-// Sentinel has an equal part of what is left of the dial timeout, the master one
-// more.
+// Sentinel has an equal part of the dial timeout, and the masters that they name have
+// what is left: one that hangs may use it up, so that the next dial begins behind the
+// Sentinel that named it.
 func (o *opener) dialMaster(ctx context.Context) (redis.Conn, error) {
 	n := len(o.cfg.Addrs)
 	part := o.cfg.DialTimeout / time.Duration(n+1)
@@ -27,6 +28,7 @@ func (o *opener) dialMaster(ctx context.Context) (redis.Conn, error) {
 		sentinel := (first + i) % n
 		addr, err := o.askSentinel(ctx, part, o.cfg.Addrs[sentinel])
 		if err == nil {
+			o.sentinel.Store(int64((sentinel + 1) % n))
 			var rc redis.Conn
 			if rc, err = o.dialServer(ctx, "tcp", addr); err == nil {
 				if err = askRole(ctx, rc); err == nil {
