@@ -59,12 +59,16 @@
 // and pool size from the DSN. go-redis logs dials that fail; redis.SetLogger
 // changes that.
 //
-// # A limit of go-redis
+// # Limits of go-redis
 //
 // go-redis cannot read an array with an error reply in it that it has a type for
 // (such as OOM, NOPERM or READONLY). Such a command, and all behind it in its
 // batch, fail with an error of unknown outcome. No script of package locker
 // replies in that way.
+//
+// It looks whether the server has closed an idle connection before it uses it, but
+// not where the connection has TLS: then the first call on it fails, with an unknown
+// outcome, and a lock asks again.
 //
 // In tests: go-redis keeps timers of those who wait for a connection of a pool,
 // and one from another testing/synctest bubble ends the program. Avoid waiting

@@ -11,6 +11,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/golocker/golocker/locker/driver"
 	"github.com/golocker/golocker/locker/driver/aside"
@@ -116,7 +117,7 @@ func (d *Dialer) open(ctx context.Context, cfg driver.Config, network, addr stri
 	}
 	conn := &tracked{raw, context.AfterFunc(d.ctx, func() { _ = raw.Close() })}
 	if cfg.TLS == nil {
-		return conn, nil
+		return conn.withSyscalls(), nil
 	}
 	config := cfg.TLS
 	if config.ServerName == "" {
@@ -165,6 +166,19 @@ type tracked struct {
 func (c *tracked) Close() error {
 	c.forget()
 	return c.Conn.Close()
+}
+
+// withSyscalls lets a client look whether the server has closed the connection, before it
+// sends anything, if it can be done.
+func (c *tracked) withSyscalls() net.Conn {
+	raw, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return c
+	}
+	return &struct {
+		*tracked
+		syscall.Conn
+	}{c, raw}
 }
 
 // abrupt closes without the alert that TLS sends first, which can block for five
