@@ -28,8 +28,8 @@ type link struct {
 	cluster   atomic.Bool // keys lie on several nodes
 	apart     atomic.Bool // calls about several locks are refused
 
-	opened func(driver.Conn) // is told of the first connection; may be nil
-	crew   aside.Crew        // sends what is shared
+	greeted func(driver.Conn) // is told of the first reply; may be nil
+	crew    aside.Crew        // sends what is shared
 }
 
 // A connection is a Conn with what its commands share, one for each part of the
@@ -82,9 +82,6 @@ func (l *link) connect(ctx context.Context) (*connection, error) {
 	}
 	c := l.sharing(conn)
 	l.open.Store(c)
-	if l.opened != nil {
-		l.opened(conn)
-	}
 	return c, nil
 }
 
@@ -214,7 +211,8 @@ func (l *link) doBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 }
 
 func (l *link) note(err error) {
-	if (err == nil || driver.OutcomeOf(err) == driver.OutcomeReplied) && !l.answered.Load() {
-		l.answered.Store(true)
+	replied := err == nil || driver.OutcomeOf(err) == driver.OutcomeReplied
+	if replied && !l.answered.Load() && l.answered.CompareAndSwap(false, true) && l.greeted != nil {
+		l.greeted(l.open.Load().Conn)
 	}
 }

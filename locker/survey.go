@@ -16,7 +16,7 @@ const surveyTime = 5 * time.Second
 // as servers before 7.0 want it; all of them would be some kilobytes.
 var surveySections = []string{"memory", "persistence", "replication"}
 
-// survey looks at how the server of a node is set up, once and beside the first requests,
+// survey looks at how the server of a node is set up, once and beside the requests that follow its first reply,
 // and warns of what endangers locks. A server that does not tell is no reason for a
 // warning.
 func (c *Client) survey(node int, l *link, conn driver.Conn) {

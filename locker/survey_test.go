@@ -85,6 +85,25 @@ func TestWarningsAtTheFirstContact(t *testing.T) {
 	}
 }
 
+// Most clients connect at the first command, so that there may be no server yet.
+func TestWarningsOfAServerThatIsLate(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		f.down()
+		s := &seen{}
+		client, err := New(&informed{f, strings.Replace(soundInfo, "noeviction", "allkeys-lru", 1), nil}, s.observer())
+		require.NoError(t, err)
+		defer client.Close()
+		_, err = client.Mutex("k").TryLock(t.Context())
+		require.ErrorIs(t, err, ErrUnavailable)
+		synctest.Wait()
+		assert.Empty(t, s.warnings, "nothing can be known yet")
+		f.heal()
+		must(t, client.Mutex("k"))
+		synctest.Wait()
+		assert.Equal(t, []string{"eviction"}, kinds(s.warnings))
+	})
+}
+
 func TestWarningsOfAQuorumNameTheNode(t *testing.T) {
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 		nodes.established()
