@@ -157,6 +157,18 @@ func TestALossIsAnErrorInTheSpan(t *testing.T) {
 	assert.Equal(t, 1.0, m["golocker.renewal.duration"][set("golocker.lock.mode", "exclusive", "error.type", "not_held")])
 }
 
+// A loss that nothing but Unlock has told of counts as well.
+func TestALossFoundByUnlockIsCounted(t *testing.T) {
+	r := newRig(t)
+	lease, err := r.client.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	r.Del("k")
+	require.ErrorIs(t, lease.Unlock(t.Context()), locker.ErrAbsent)
+	m := r.metrics(t)
+	assert.Equal(t, 1.0, m["golocker.lock.lost"][set("golocker.lock.mode", "exclusive", "golocker.outcome", "expired")])
+	assert.Empty(t, m["golocker.lock.hold.left"])
+}
+
 func TestSpansOfWhatFails(t *testing.T) {
 	for _, c := range []struct {
 		op, outcome string

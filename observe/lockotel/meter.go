@@ -87,12 +87,13 @@ func (m *meter) lockEnd(ctx context.Context, e locker.LockEnd) {
 
 func (m *meter) holdEnd(ctx context.Context, e locker.HoldEnd) {
 	m.held.Add(ctx, -1, m.with(e.LockInfo))
-	outcome := outcomeKey.String(e.Outcome())
-	m.hold.Record(ctx, e.Held.Seconds(), m.with(e.LockInfo, outcome))
-	if e.Lost == nil {
+	outcome := e.Outcome()
+	m.hold.Record(ctx, e.Held.Seconds(), m.with(e.LockInfo, outcomeKey.String(outcome)))
+	switch {
+	case e.Lost != nil && outcome != "closed", outcome == "expired": // a loss that Unlock has found
+		m.lost.Add(ctx, 1, m.with(e.LockInfo, outcomeKey.String(outcome)))
+	case e.Lost == nil:
 		m.holdLeft.Record(ctx, ratio(e.Left.Seconds(), e.TTL.Seconds()), m.with(e.LockInfo))
-	} else if e.Outcome() != "closed" {
-		m.lost.Add(ctx, 1, m.with(e.LockInfo, outcome))
 	}
 }
 

@@ -43,9 +43,11 @@ import (
 	"github.com/golocker/golocker/locker"
 )
 
-// Metrics are those of one client, or of several in sum. It is a prometheus.Collector; where
-// an application has several clients, prometheus.WrapRegistererWith tells them
-// apart by a label.
+// Metrics are those of one client, or of several in sum; but whether messages arrive
+// (golocker_subscription_up) is what the client has said that reported last. It is a
+// prometheus.Collector; where an application has several clients, give each Metrics of its
+// own, which prometheus.WrapRegistererWith tells apart by a label. Unregister those of a
+// client that was closed before the program ends: its last word stays.
 type Metrics struct {
 	names *names   // nil without that label
 	begun sync.Map // the labels of locks whose counters exist
@@ -159,7 +161,7 @@ func (m *Metrics) begin(labels []string) {
 	if _, done := m.begun.LoadOrStore(strings.Join(labels, "\x00"), true); done {
 		return
 	}
-	for _, cause := range []string{"lost_deadline", "lost_taken", "lost_absent", "max_hold"} {
+	for _, cause := range []string{"lost_deadline", "lost_taken", "lost_absent", "expired", "max_hold"} {
 		m.lost.WithLabelValues(append(labels, cause)...)
 	}
 	for _, result := range []string{"ok", "failed", "not_held"} {
@@ -181,10 +183,11 @@ func (m *Metrics) holdEnd(_ context.Context, e locker.HoldEnd) {
 	labels, outcome := m.labels(e.LockInfo), e.Outcome()
 	m.held.WithLabelValues(labels...).Dec()
 	m.hold.WithLabelValues(append(labels, outcome)...).Observe(e.Held.Seconds())
-	if e.Lost == nil {
-		m.holdLeft.WithLabelValues(labels...).Observe(ratio(e.Left.Seconds(), e.TTL.Seconds()))
-	} else if outcome != "closed" {
+	switch {
+	case e.Lost != nil && outcome != "closed", outcome == "expired": // a loss that Unlock has found
 		m.lost.WithLabelValues(append(labels, outcome)...).Inc()
+	case e.Lost == nil:
+		m.holdLeft.WithLabelValues(labels...).Observe(ratio(e.Left.Seconds(), e.TTL.Seconds()))
 	}
 }
 

@@ -124,6 +124,8 @@ func TestScrapeOfARealRun(t *testing.T) {
 	assert.Equal(t, 0.0, e.value("golocker_held", "mode=reading"))
 	assert.Equal(t, 1.0, e.value("golocker_hold_seconds", "mode=reading", "outcome=expired"))
 	assert.Equal(t, 1.0, e.value("golocker_lost_total", "cause=lost_taken", "mode=exclusive"))
+	assert.Equal(t, 1.0, e.value("golocker_lost_total", "cause=expired", "mode=reading"), "Unlock has found it")
+	assert.True(t, math.IsNaN(e.value("golocker_hold_left_ratio", "mode=reading")), "nothing was left")
 	assert.Equal(t, 1.0, e.value("golocker_renewals_total", "mode=exclusive", "result=not_held"))
 	assert.Equal(t, 2.0, e.value("golocker_hold_left_ratio", "mode=exclusive"))
 	assert.Positive(t, e.value("golocker_renewal_seconds", "mode=exclusive"))
