@@ -100,6 +100,7 @@ func TestLostHoldersAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
 			m := locks.Mutex("job:a", locker.Fenced())
+			assert.ErrorIs(t, store.write(ctx, 0, "by who has no token"), ErrUnfenced)
 			lost, err := m.TryLock(ctx)
 			require.NoError(t, err)
 			require.NoError(t, store.write(ctx, lost.Token(), "by the first"))
@@ -155,6 +156,8 @@ func TestLostHoldersDoNotSlipInBetweenReadingAndWriting(t *testing.T) {
 		assert.ErrorIs(t, SetFields(t.Context(), rdb, "a", lost, "n", "2"), ErrOutdated)
 		_, err = Fields(t.Context(), rdb, "a", lost)
 		assert.ErrorIs(t, err, ErrOutdated)
+		_, err = Fields(t.Context(), rdb, "a", 0)
+		assert.ErrorIs(t, err, ErrUnfenced)
 		require.NoError(t, SetFields(t.Context(), rdb, "a", holder, "n", "3"))
 	})
 }

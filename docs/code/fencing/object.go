@@ -26,6 +26,9 @@ type Bucket struct {
 // returns [ErrOutdated] if somebody has written it under a larger token, and begins
 // anew if it has been changed since it was read.
 func (b *Bucket) Update(ctx context.Context, key string, token locker.Token, change func(old []byte) []byte) error {
+	if token == 0 {
+		return ErrUnfenced
+	}
 	for {
 		old, etag, last, err := b.get(ctx, key)
 		switch {

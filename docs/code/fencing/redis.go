@@ -19,6 +19,9 @@ return 1`)
 
 // SetFields sets fields of a hash that is guarded by a lock; pairs are names and values.
 func SetFields(ctx context.Context, rdb redis.Scripter, key string, token locker.Token, pairs ...string) error {
+	if token == 0 {
+		return ErrUnfenced
+	}
 	args := []any{uint64(token)}
 	for _, s := range pairs {
 		args = append(args, s)
@@ -41,6 +44,9 @@ return redis.call('HGETALL', KEYS[1])`)
 
 // Fields reads a hash of [SetFields] in order to change it.
 func Fields(ctx context.Context, rdb redis.Scripter, key string, token locker.Token) (map[string]string, error) {
+	if token == 0 {
+		return nil, ErrUnfenced
+	}
 	list, err := admit.Run(ctx, rdb, []string{key}, uint64(token)).StringSlice()
 	if errors.Is(err, redis.Nil) {
 		return nil, ErrOutdated

@@ -18,6 +18,9 @@ CREATE TABLE IF NOT EXISTS fences (
 // one. It is the transaction's first statement, before anything is read: then whoever
 // is admitted later sees all of it, and whoever has a smaller token changes nothing.
 func Admit(ctx context.Context, tx *sql.Tx, name string, token locker.Token) error {
+	if token == 0 {
+		return ErrUnfenced
+	}
 	result, err := tx.ExecContext(ctx, `
 		INSERT INTO fences (name, token) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET token = excluded.token
@@ -60,6 +63,9 @@ func Withdraw(ctx context.Context, client *locker.Client, db *sql.DB, account st
 
 // SetStatus is for one row that is written without being read: the row keeps the token.
 func SetStatus(ctx context.Context, db *sql.DB, id, status string, token locker.Token) error {
+	if token == 0 {
+		return ErrUnfenced
+	}
 	result, err := db.ExecContext(ctx, `UPDATE jobs SET status = $1, fence = $2 WHERE id = $3 AND fence <= $2`,
 		status, int64(token), id)
 	if err != nil {

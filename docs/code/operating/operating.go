@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log"
+	"os"
 	"time"
 
 	_ "github.com/golocker/golocker/drivers/goredis" // for Open by name
@@ -23,9 +24,13 @@ const (
 // Open returns a client that is easy to find again in the server and in the holders of
 // its locks.
 func Open(dsn, service string) (*locker.Client, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
 	client, err := locker.Open("goredis", dsn,
 		locker.Prefix("locks:"),
-		locker.Label(service),
+		locker.Label(service+"@"+host),
 		locker.TTL(15*time.Second),
 	)
 	return client, err
@@ -36,8 +41,10 @@ func Open(dsn, service string) (*locker.Client, error) {
 func Probe(ctx context.Context, client *locker.Client, host string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	lease, err := client.Mutex("probe:" + host).TryLock(ctx)
-	if err != nil {
+	lease, err := client.Mutex("probe:"+host, locker.TTL(5*time.Second)).TryLock(ctx)
+	if errors.Is(err, locker.ErrLocked) {
+		return nil // another probe of this host has it: the server serves
+	} else if err != nil {
 		return err
 	}
 	return lease.Unlock(ctx)
@@ -63,14 +70,14 @@ func Report(err error) string {
 }
 
 // BreakStale ends the lock of a holder that is known to be dead.
-func BreakStale(ctx context.Context, client *locker.Client, name, deadHost string) error {
+func BreakStale(ctx context.Context, client *locker.Client, name, deadLabel string) error {
 	status, err := client.Inspect(ctx, name)
 	if err != nil {
 		return err
 	}
 	for _, holder := range status.Holders {
-		if holder.Label != deadHost {
-			return errors.New("it is not held by " + deadHost + " any more")
+		if holder.Label != deadLabel {
+			return errors.New("it is not held by " + deadLabel + " any more")
 		}
 	}
 	_, err = client.ForceRelease(ctx, name)

@@ -1,6 +1,7 @@
 package operating
 
 import (
+	"os"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -28,16 +29,21 @@ func TestOperations(t *testing.T) {
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
 		return client
 	}
-	client := open("billing@host-1")
+	client := open("billing")
 	require.NoError(t, Probe(t.Context(), client, "host-1"))
-	_, err := client.Mutex("a").TryLock(t.Context())
+	_, err := client.Mutex("probe:host-1").TryLock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, Probe(t.Context(), client, "host-1"), "another one has it")
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	_, err = client.Mutex("a").TryLock(t.Context())
 	require.NoError(t, err)
 
 	admin := open("admin")
 	_, err = admin.Mutex("a").TryLock(t.Context())
 	assert.Equal(t, "held by somebody else", Report(err))
-	assert.Error(t, BreakStale(t.Context(), admin, "a", "billing@host-2"))
-	require.NoError(t, BreakStale(t.Context(), admin, "a", "billing@host-1"))
+	assert.Error(t, BreakStale(t.Context(), admin, "a", "billing@"+host+"-2"))
+	require.NoError(t, BreakStale(t.Context(), admin, "a", "billing@"+host))
 	assert.ErrorIs(t, Probe(t.Context(), admin, ""), nil)
 	server.SetError("LOADING Redis is loading the dataset in memory")
 	_, err = admin.Mutex("a").TryLock(t.Context())
