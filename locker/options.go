@@ -178,8 +178,9 @@ func AttemptTimeout(d time.Duration) Option {
 // jitter.
 //
 // A waiter that listens looks every 30 seconds in any case, to keep its place in the
-// queue, and one that cannot reach the server every second; these are not attempts of
-// the policy.
+// queue, and one that cannot reach the server, or be told, every second, or after half
+// its TTL if that is less: it may be granted the lock unheard. These are not attempts
+// of the policy.
 func Retry(policy RetryPolicy) Option {
 	return lockOption(func(c *lockConfig) {
 		if policy == nil {

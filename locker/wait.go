@@ -140,6 +140,9 @@ func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, ove
 	if (a.placeless || !errors.Is(a.reason, ErrLocked)) && d > pollInterval {
 		d, over = pollInterval, false // the lock may have become free unheard
 	}
+	if rest := min(pollInterval, a.req.ttl/2); a.client.quorum == nil && d > rest && !a.client.hub.listens() {
+		d, over = rest, false // it may be granted the lock unheard, and must take note while that lasts
+	}
 	if locked, ok := errors.AsType[*LockedError](a.reason); ok && locked.Holder.Remaining > 0 {
 		// Everybody else wakes then, too.
 		if end := locked.Holder.Remaining + time.Millisecond + rand.N(10*time.Millisecond); end < d {

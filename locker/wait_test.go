@@ -84,6 +84,55 @@ func TestWaiterWithoutMessagesPolls(t *testing.T) {
 	})
 }
 
+// Who hears nothing may be granted the lock all the same. However seldom the policy looks,
+// that is noticed while it lasts.
+func TestWaiterWithoutMessagesTakesNoteOfItsGrant(t *testing.T) {
+	for name, slow := range map[string][]ClientOption{
+		"a TTL that is short":   {TTL(time.Second), Retry(Constant(3 * time.Second))},
+		"a policy that is slow": {Retry(Constant(20 * time.Second))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				f.noPubSub = true
+				c, waiting := f.client(t), f.client(t, slow...)
+				held := must(t, c.Mutex("k"))
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					lease, err := waiting.Mutex("k").Lock(t.Context())
+					if assert.NoError(t, err) {
+						assert.NoError(t, lease.Unlock(t.Context()))
+					}
+				}()
+				synctest.Wait()
+				idle := time.Duration(0)
+				had := func() bool {
+					select {
+					case <-done:
+						return true
+					default:
+						return false
+					}
+				}
+				for turn := 0; turn < 100 && !had(); turn++ { // of another one, who wants it again and again
+					time.Sleep(100 * time.Millisecond)
+					require.NoError(t, held.Unlock(t.Context()))
+					begun := time.Now()
+					var err error
+					held, err = c.Mutex("k").Lock(t.Context())
+					require.NoError(t, err)
+					idle = max(idle, time.Since(begun))
+					time.Sleep(time.Millisecond)
+				}
+				assert.True(t, had())
+				assert.Less(t, idle, 2*pollInterval)
+				require.NoError(t, held.Unlock(t.Context()))
+				<-done
+			})
+		})
+	}
+}
+
 func TestLostMessageCostsAtMostOnePoll(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)
