@@ -22,7 +22,8 @@ var (
 	ErrNotHeld = errors.New("locker: not held")
 	// ErrAbsent: the lease ran out (or was deleted) and nobody holds the lock.
 	ErrAbsent = fmt.Errorf("%w: the lease is gone from the server", ErrNotHeld)
-	// ErrTaken: the lease ran out (or was broken) and the key is somebody else's now.
+	// ErrTaken: the lease ran out (or was broken) and the key is somebody else's now, or of
+	// a reentrant lock's owner by another hold.
 	ErrTaken = fmt.Errorf("%w: the lock is somebody else's", ErrNotHeld)
 
 	// ErrLost is the cause of a lease context that ended because the lock is,
