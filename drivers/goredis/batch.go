@@ -25,12 +25,7 @@ func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 	if err := c.run(ctx, e); err != nil {
 		return failed(len(cmds), err)
 	}
-	if e.err != nil && !slices.ContainsFunc(e.commands, func(rc command) bool { return rc.Err() != nil }) {
-		// go-redis got no connection because of an error reply, to AUTH or from
-		// a Sentinel, and believes that each command knows it as its own.
-		return failed(len(cmds), c.failure(ctx, e.err))
-	}
-	return c.results(ctx, e.commands)
+	return c.results(ctx, e)
 }
 
 func failed(n int, err error) []driver.Result {
@@ -45,10 +40,16 @@ func failed(n int, err error) []driver.Result {
 // commands to nodes again, after a redirection or because it had no connection to
 // a node, and then loses the connection to the new node, some commands keep their
 // former error.
-func (c *conn) results(ctx context.Context, rcs []command) []driver.Result {
-	results := make([]driver.Result, len(rcs))
-	for i := range rcs {
-		v, err := rcs[i].result()
+func (c *conn) results(ctx context.Context, e *exchange) []driver.Result {
+	results := make([]driver.Result, len(e.commands))
+	for i := range e.commands {
+		rc := &e.commands[i]
+		v, err := rc.result()
+		if err == nil && !rc.begun.Load() {
+			// go-redis got no connection because of an error reply, to AUTH or from
+			// a Sentinel, and believes that each command knows it as its own.
+			err = e.err
+		}
 		if err == nil || err == redis.Nil {
 			results[i].Value = toValue(v)
 			continue
@@ -57,7 +58,7 @@ func (c *conn) results(ctx context.Context, rcs []command) []driver.Result {
 		if c.mode == driver.ModeCluster && (!refused || reply.Code == "MOVED" || reply.Code == "ASK") {
 			results[i].Err = c.unknownFailure(ctx, err)
 		} else {
-			results[i].Err = c.failure(ctx, err)
+			results[i].Err = c.commandFailure(ctx, rc, err)
 		}
 		if errors.Is(err, errNested) { // those behind it may have other replies than their own
 			copy(results[i:], failed(len(results)-i, results[i].Err))

@@ -210,3 +210,15 @@ func TestClusterBatchClaimsNothing(t *testing.T) {
 	}
 	assert.ErrorIs(t, results[1].Err, syscall.ECONNREFUSED, "go-redis has changed: clusterBatchFailure may be needless")
 }
+
+// Which nodes there are is asked on behalf of a command, and by another one.
+func TestClusterThatIsNone(t *testing.T) {
+	server := servertest.Single(t)
+	conn := open(t, driver.Config{Mode: driver.ModeCluster, Network: "tcp", Addrs: []string{server.Addr}})
+	results := conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("SET", "k", "v"), on("SET", "l", "v")})
+	_, err := conn.Do(soon(t), on("SET", "k", "v"))
+	for _, r := range append(results, driver.Result{Err: err}) {
+		assert.ErrorContains(t, r.Err, "cluster support disabled")
+		assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(r.Err), "%v", r.Err)
+	}
+}

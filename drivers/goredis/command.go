@@ -3,6 +3,7 @@ package goredis
 import (
 	"context"
 	"math"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -13,7 +14,8 @@ import (
 // gone. It is never used again: a hook of the application may have kept it.
 type command struct {
 	*redis.Cmd
-	ctx context.Context
+	ctx   context.Context
+	begun atomic.Bool // go-redis has begun to write it
 }
 
 // prepare makes the commands of cmds, which are the caller's again when the call
@@ -36,7 +38,7 @@ func (e *exchange) prepare(cmds []driver.Command) {
 		for j := 1; j < n; j++ {
 			begin := len(text)
 			text = append(text, cmd.Args[j]...)
-			words[j] = text[begin:]
+			words[j].text = text[begin:]
 			args[j] = &words[j]
 		}
 		rc := redis.NewCmd(&e.ctx, args[:n:n]...)
@@ -44,7 +46,11 @@ func (e *exchange) prepare(cmds []driver.Command) {
 			rc.SetFirstKeyPos(int8(cmd.FirstKey))
 		}
 		rc.SetStepCount(1) // else a ClusterClient asks the server, by COMMAND
-		e.commands[i] = command{rc, &e.ctx}
+		c := &e.commands[i]
+		c.Cmd, c.ctx = rc, &e.ctx
+		if n > 1 {
+			words[1].first = c
+		}
 		words, args = words[n:], args[n:]
 	}
 }
@@ -62,19 +68,33 @@ func name(s string) any {
 
 // A word is an argument. A string would have to be allocated anew, to stand among
 // the others.
-type word []byte
+type word struct {
+	text  []byte
+	first *command // whose first argument it is
+}
 
 // MarshalBinary is what go-redis writes.
-func (w *word) MarshalBinary() ([]byte, error) { return *w, nil }
+func (w *word) MarshalBinary() ([]byte, error) {
+	if w.first != nil {
+		w.first.begun.Store(true)
+	}
+	return w.text, nil
+}
 
 // String is what it routes by, and what its hooks show.
-func (w *word) String() string { return string(*w) }
+func (w *word) String() string { return string(w.text) }
 
 // Args is what go-redis writes. Once ctx has ended it begins with something that
 // cannot be written, at which go-redis gives up and closes the connection: its
 // caller has gone, and a lock that it takes now would be nobody's.
+//
+// Others ask for it too, in a Cluster and in hooks; but of a command without arguments
+// nothing else tells that it is written.
 func (c *command) Args() []any {
 	args := c.Cmd.Args()
+	if len(args) == 1 {
+		c.begun.Store(true)
+	}
 	if err := c.ctx.Err(); err != nil {
 		args = append([]any{unwritable{err}}, args[1:]...)
 	}
@@ -90,8 +110,11 @@ func (u unwritable) MarshalBinary() ([]byte, error) { return nil, u.err }
 // caching.
 func (*command) NoRetry() bool { return true }
 
-// Clone keeps a copy from being retried.
-func (c *command) Clone() redis.Cmder { return &command{c.Cmd.Clone().(*redis.Cmd), c.ctx} }
+// Clone keeps a copy from being retried. What becomes of it is not looked at.
+func (c *command) Clone() redis.Cmder {
+	c.begun.Store(true)
+	return &command{Cmd: c.Cmd.Clone().(*redis.Cmd), ctx: c.ctx}
+}
 
 // A callContext is the ctx that go-redis sees of a call. Its Err tells also that the
 // Conn is closed, so that nothing is sent any more.

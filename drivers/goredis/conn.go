@@ -65,9 +65,10 @@ func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 	if err := c.run(ctx, e); err != nil {
 		return nil, err
 	}
-	v, err := e.commands[0].result()
+	rc := &e.commands[0]
+	v, err := rc.result()
 	if err != nil && err != redis.Nil {
-		return nil, c.failure(ctx, err)
+		return nil, c.commandFailure(ctx, rc, err)
 	}
 	return toValue(v), nil
 }

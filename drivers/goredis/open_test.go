@@ -204,7 +204,10 @@ func TestQuotedPasswords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := conn.Do(soon(t), on("GET", "k"))
-			assert.Equal(t, driver.NewServerError("ERR unknown command 'auth'"), err)
+			reply, ok := errors.AsType[*driver.ServerError](err)
+			require.True(t, ok, "%v", err)
+			assert.Equal(t, driver.NewServerError("ERR unknown command 'auth'"), reply)
+			assert.NotContains(t, err.Error(), password)
 			sub, err := conn.(driver.Subscriber).Subscribe(soon(t))
 			require.NoError(t, err)
 			defer sub.Close()
@@ -219,4 +222,5 @@ func wrongPassword(t *testing.T, err error) {
 	reply, ok := errors.AsType[*driver.ServerError](err)
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, "WRONGPASS", reply.Code)
+	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err), "it was not the command that was refused")
 }

@@ -61,7 +61,17 @@ func toValue(v any) driver.Value {
 	}
 }
 
-// failure converts the error of a command. For a command that go-redis sends
+// commandFailure converts the error of rc. An error reply to a command that go-redis has
+// not begun to write answers something else: what sets up a connection, or asks a Sentinel
+// for the master or a Cluster for its slots.
+func (c *conn) commandFailure(ctx context.Context, rc *command, err error) error {
+	if reply, ok := serverError(err); ok && !rc.begun.Load() {
+		return driver.NotSent(fmt.Errorf("goredis: no connection: %w", reply))
+	}
+	return c.failure(ctx, err)
+}
+
+// failure converts an error of go-redis. For a command that go-redis sends
 // once, an error that arises before sending is the last that arises.
 func (c *conn) failure(ctx context.Context, err error) error {
 	if reply, ok := serverError(err); ok {

@@ -225,6 +225,24 @@ func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
+// The reply to AUTH is none to the command, also where a hook has looked at that.
+func TestWrapWrongPassword(t *testing.T) {
+	server := servertest.Single(t, servertest.Password("secret"))
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Password: "wrong"})
+	defer client.Close()
+	client.AddHook(new(commands))
+	conn := wrap(t, client)
+	for _, cmd := range []driver.Command{on("SET", "k", "v"), on("GET", "k")} {
+		_, err := conn.Do(soon(t), cmd)
+		wrongPassword(t, err)
+	}
+	for _, r := range conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("SET", "k", "v"), on("SET", "l", "v")}) {
+		wrongPassword(t, r.Err)
+	}
+	_, err := conn.(driver.Describer).Describe(soon(t))
+	wrongPassword(t, err)
+}
+
 // A client without timeouts gets the driver's.
 func TestWrapWithoutTimeouts(t *testing.T) {
 	for name, off := range map[string]time.Duration{"none": -1, "no deadlines": -2} {
