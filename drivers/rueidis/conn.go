@@ -176,14 +176,16 @@ func (c *conn) outcome(ctx context.Context, result *rue.RedisResult) (driver.Val
 // that nothing is ever sent twice: then a failed dial, which rueidis tells only
 // those commands that had no connection, or a slot that nobody serves, is what
 // the first attempt came to. A wrapped client may try again by itself, so it
-// proves nothing.
+// proves nothing. An error reply is no reply to the command here, but to what sets
+// a connection up, and nobody tries again after that.
 //
 // rue.ErrClosing does not become driver.ErrClosed, for it is not final: in a
 // Cluster or with Sentinels it means that one server was left behind.
 func (c *conn) failure(ctx context.Context, err error) error {
 	err = refused(err)
 	_, undialed := errors.AsType[*netdial.Error](err)
-	unsent := c.dialer != nil && (undialed || errors.Is(err, rue.ErrNoSlot))
+	_, unwanted := errors.AsType[*driver.ServerError](err)
+	unsent := unwanted || c.dialer != nil && (undialed || errors.Is(err, rue.ErrNoSlot))
 	if c.dialer != nil {
 		err = c.dialer.Redact(err)
 	}

@@ -55,6 +55,8 @@
 //	AlwaysRESP2               no matter; subscribing takes one connection more
 //	ConnWriteTimeout,         how soon a dead connection is given up, 12 seconds
 //	Dialer.KeepAlive          by default. A call ends after 30 in any case.
+//	AuthCredentialsFn         must not bring what the server refuses while a connection is
+//	                          open: calls in flight fail as not sent then, sent or not
 //	DialCtxFn                 must end by itself: a call's ctx does not end it, since
 //	                          others wait for the same connection
 //	SendToReplicas            must be false for what is not read-only
@@ -73,7 +75,8 @@
 //
 // A wrapped client does not prove that a command was not sent, so that even a
 // failed dial is of unknown outcome (see
-// [github.com/golocker/golocker/locker/driver.OutcomeOf]). If the application
+// [github.com/golocker/golocker/locker/driver.OutcomeOf]); except where the server
+// refuses the connection with an error reply, such as WRONGPASS. If the application
 // closes it, calls fail with [github.com/redis/rueidis.ErrClosing], of unknown
 // outcome too.
 //

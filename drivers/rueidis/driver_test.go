@@ -251,6 +251,36 @@ func TestConnectRefused(t *testing.T) {
 	}
 }
 
+// The reply to what sets a connection up is none to the command that needs it.
+func TestReconnectRefused(t *testing.T) {
+	for name, connect := range map[string]func(*testing.T, *wire.Wire) driver.Conn{
+		"open": func(t *testing.T, w *wire.Wire) driver.Conn { return open(t, wired(w)) },
+		"wrap": func(t *testing.T, w *wire.Wire) driver.Conn { return connect(t, rueidis.Wrap(client(t, w))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *wire.Wire) {
+				conn := connect(t, w)
+				listen(t, conn)
+				const refusal = "WRONGPASS invalid username-password pair or user is disabled."
+				w.On(wire.Match{Name: "HELLO", Times: -1}, wire.Answer("-"+refusal+"\r\n"))
+				w.KillAll()
+				synctest.Wait()
+				results := driver.DoBatch(t.Context(), conn, []driver.Command{command("INCR", "k"), command("INCR", "k")})
+				_, err := conn.Do(t.Context(), command("INCR", "k"))
+				for _, r := range append(results, driver.Result{Err: err}) {
+					reply, ok := asServerError(r.Err)
+					require.True(t, ok, "%v", r.Err)
+					assert.Equal(t, driver.NewServerError(refusal), reply)
+					assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(r.Err), "%v", r.Err)
+				}
+				assert.Zero(t, w.Count(wire.Match{Name: "INCR"}))
+				_, err = conn.(driver.Describer).Describe(t.Context())
+				assert.ErrorContains(t, err, refusal)
+			})
+		})
+	}
+}
+
 // A password may be a word that servers use.
 func TestRepliesStayWhatTheyAre(t *testing.T) {
 	for _, password := range []driver.Secret{"user", "select", "p"} {
