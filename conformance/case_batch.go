@@ -111,6 +111,11 @@ var batchCases = []testCase{
 			k.outcomeIn("a command at or behind the lost request", r.Err, driver.OutcomeUnknown, driver.OutcomeNotSent)
 		}
 	}},
+	{name: "Batch/Refused", needs: needs{batcher: true}, run: func(k *kit) {
+		k.refusedHandshake("DoBatch", func(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
+			return k.doBatch(ctx, conn, []driver.Command{c, c})
+		})
+	}},
 	{name: "Batch/Ctx/EndedBefore", needs: needs{batcher: true}, run: func(k *kit) {
 		conn := k.warm()
 		ctx, cancel := context.WithCancel(k.ctx)

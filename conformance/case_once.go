@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"context"
+
 	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -71,6 +73,39 @@ var onceCases = []testCase{
 		}
 		k.notReplied("Do without a server", err)
 	}},
+	{name: "Do/Refused/Handshake", run: func(k *kit) {
+		k.refusedHandshake("Do", func(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
+			v, err := k.do(ctx, conn, c)
+			return []driver.Result{{Value: v, Err: err}}
+		})
+	}},
+}
+
+// refusedHandshake calls when the server lets nobody in any more. What it says to that is
+// no reply to a command, which has not been sent; a driver may prove it or leave it unknown.
+func (k *kit) refusedHandshake(what string, call func(context.Context, driver.Conn, driver.Command) []driver.Result) {
+	if k.credentials().password == "" {
+		k.Skipf("the server asks for no password")
+	}
+	conn := k.warm()
+	for _, name := range []string{"HELLO", "AUTH"} {
+		k.wire.On(wire.Match{Name: name, Times: -1}, wire.Answer("-WRONGPASS invalid username-password pair or user is disabled.\r\n"))
+	}
+	k.wire.KillAll()
+	for range 3 { // the first may be for a connection that is gone
+		ctx, cancel := k.within(k.time.bound)
+		results := call(ctx, conn, cmd("INCR", k.key("n")))
+		cancel()
+		for _, r := range results {
+			if r.Err == nil {
+				k.Errorf("%s succeeded although the server refuses every connection", what)
+			}
+			if driver.OutcomeOf(r.Err) == driver.OutcomeReplied {
+				k.Errorf("%s: the outcome of %q is %q although the server refused the connection, and never saw the command",
+					what, r.Err, driver.OutcomeReplied)
+			}
+		}
+	}
 }
 
 // lost runs a command whose request or reply gets lost, on a connection in use.

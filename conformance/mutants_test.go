@@ -92,6 +92,7 @@ var mutants = []mutant{
 		Do/AtMostOnce/LateRequest Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Batch/Ctx/InFlight`},
 	{"not-sent-is-unknown", `Close/ErrClosed Close/Batch`},
 	{"dial-error-is-reply", `Do/Refused/NotReplied Do/Bounded/HungDial Do/Bounded/Refused`},
+	{"handshake-error-is-reply", `Do/Refused/Handshake Batch/Refused`},
 
 	// Contexts and timeouts.
 	{"sends-with-ended-ctx", `Do/Ctx/EndedBefore `},

@@ -24,7 +24,9 @@ func (c *refConn) exchange(ctx context.Context, cmds []driver.Command) []driver.
 	}
 	l, fresh, err := c.acquire(ctx)
 	if err != nil {
-		if c.bug != "not-sent-is-unknown" && c.bug != "dial-error-is-reply" {
+		switch c.bug {
+		case "not-sent-is-unknown", "dial-error-is-reply", "handshake-error-is-reply":
+		default:
 			err = driver.NotSent(err)
 		}
 		return failAll(len(cmds), err)
@@ -278,8 +280,11 @@ func (c *refConn) handshake(ctx context.Context, l *link) error {
 		}
 		if frame[0] == '-' {
 			err := fmt.Errorf("reference: handshake: %s", strings.TrimSpace(string(frame[1:])))
-			if c.bug == "auth-error-shows-password" {
+			switch c.bug {
+			case "auth-error-shows-password":
 				err = fmt.Errorf("reference: %q: %w", args, err)
+			case "handshake-error-is-reply":
+				err = driver.NewServerError(strings.TrimSpace(string(frame[1:])))
 			}
 			return err
 		}
