@@ -3,6 +3,7 @@ package goredis
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,32 +32,60 @@ func (c *conn) dialPubSub(ctx context.Context) (pubsub.Conn, error) {
 		ps.Close()
 		return nil, c.failure(ctx, pingErr)
 	}
-	return &pubsubConn{conn: c, ps: ps}, nil
+	return c.newPubSubConn(ps), nil
 }
 
 // A pubsubConn makes one network connection of a redis.PubSub, which would
-// connect again by itself after an error.
+// connect again by itself after an error. It does so in vain, see noRedial, but a
+// dialer that does not look at its context may take long about it, and nothing
+// else can be done with the redis.PubSub meanwhile. So all of it is done aside.
 type pubsubConn struct {
-	conn *conn
-	ps   *redis.PubSub
+	conn     *conn
+	ps       *redis.PubSub
+	arrivals chan arrival
+	closed   chan struct{}
+	closing  sync.Once
 }
 
 var _ pubsub.Conn = (*pubsubConn)(nil)
+
+// An arrival is what redis.PubSub.Receive returns.
+type arrival struct {
+	reply any
+	err   error
+}
+
+func (c *conn) newPubSubConn(ps *redis.PubSub) *pubsubConn {
+	p := &pubsubConn{conn: c, ps: ps, arrivals: make(chan arrival), closed: make(chan struct{})}
+	go p.read()
+	return p
+}
+
+// read receives until Close. The first error that is no reply is the last: from
+// then on it is all that arrives.
+func (p *pubsubConn) read() {
+	var a arrival
+	for lost := false; ; {
+		if !lost {
+			a.reply, a.err = p.ps.Receive(noRedial(context.Background()))
+			_, refused := serverError(a.err)
+			lost = a.err != nil && !refused
+		}
+		select {
+		case p.arrivals <- a:
+		case <-p.closed:
+			return
+		}
+	}
+}
 
 // Send implements [pubsub.Conn].
 func (p *pubsubConn) Send(ctx context.Context, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, driver.DefaultTimeout)
 	defer cancel()
-	var err error
-	switch name, channels := args[0], args[1:]; name {
-	case "SUBSCRIBE":
-		err = p.ps.Subscribe(noRedial(ctx), channels...)
-	case "UNSUBSCRIBE":
-		err = p.ps.Unsubscribe(noRedial(ctx), channels...)
-	case "PING":
-		err = p.ps.Ping(noRedial(ctx))
-	default:
-		err = fmt.Errorf("goredis: %s on a pub/sub connection: %w", name, driver.ErrUnsupported)
+	err, left := aside.Call(ctx, p.closed, func() error { return p.send(noRedial(ctx), args[0], args[1:]) }, nil)
+	if left != nil {
+		return fmt.Errorf("goredis: not sent yet: %w", left)
 	}
 	if err != nil {
 		return p.conn.failure(ctx, err)
@@ -64,13 +93,32 @@ func (p *pubsubConn) Send(ctx context.Context, args ...string) error {
 	return nil
 }
 
+func (p *pubsubConn) send(ctx context.Context, name string, channels []string) error {
+	switch name {
+	case "SUBSCRIBE":
+		return p.ps.Subscribe(ctx, channels...)
+	case "UNSUBSCRIBE":
+		return p.ps.Unsubscribe(ctx, channels...)
+	case "PING":
+		return p.ps.Ping(ctx)
+	}
+	return fmt.Errorf("goredis: %s on a pub/sub connection: %w", name, driver.ErrUnsupported)
+}
+
 // Receive implements [pubsub.Conn].
 func (p *pubsubConn) Receive(ctx context.Context) (pubsub.Event, error) {
-	reply, err := p.ps.Receive(noRedial(ctx))
-	if err != nil {
-		return pubsub.Event{}, p.conn.failure(ctx, err)
+	var a arrival
+	select {
+	case a = <-p.arrivals:
+	case <-p.closed:
+		a.err = driver.ErrClosed
+	case <-ctx.Done():
+		a.err = ctx.Err()
 	}
-	switch reply := reply.(type) {
+	if a.err != nil {
+		return pubsub.Event{}, p.conn.failure(ctx, a.err)
+	}
+	switch reply := a.reply.(type) {
 	case *redis.Message:
 		return pubsub.Event{Kind: pubsub.Message, Channel: reply.Channel, Payload: reply.Payload}, nil
 	case *redis.Subscription:
@@ -83,8 +131,14 @@ func (p *pubsubConn) Receive(ctx context.Context) (pubsub.Event, error) {
 
 var acknowledgements = map[string]pubsub.Kind{"subscribe": pubsub.Subscribed, "unsubscribe": pubsub.Unsubscribed}
 
-// Close implements [pubsub.Conn].
-func (p *pubsubConn) Close() error { return p.ps.Close() }
+// Close implements [pubsub.Conn]. It does not wait for a redis.PubSub that dials.
+func (p *pubsubConn) Close() error {
+	p.closing.Do(func() {
+		close(p.closed)
+		go p.ps.Close()
+	})
+	return nil
+}
 
 // noRedial returns a context that has ended but keeps the deadline of ctx.
 // go-redis reads and writes with it until that deadline, but does not dial. (Its

@@ -2,7 +2,9 @@ package goredis
 
 import (
 	"context"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -58,12 +60,52 @@ func TestPubSubConnIsOneConnection(t *testing.T) {
 	}
 }
 
+// go-redis' own dialer for TLS looks at no context, and redis.PubSub is locked while it
+// dials. Close must not wait for that, nor what is under way when it comes.
+func TestCloseWhilePubSubRedials(t *testing.T) {
+	server := servertest.Single(t)
+	w := wire.New(wire.TCP(server.Addr))
+	defer w.Close()
+	dials := make(chan struct{}, 10)
+	client := redis.NewClient(&redis.Options{
+		Addr: server.Addr,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials <- struct{}{}
+			return w.Dial(context.WithoutCancel(ctx), network, addr)
+		},
+	})
+	defer client.Close()
+	c := wrapClient(client)
+	sub, err := c.Subscribe(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, sub.Add(t.Context(), "a"))
+	<-dials
+
+	w.HangDials()
+	defer w.ResumeDials()
+	w.KillAll()
+	<-dials
+	calls := make(chan error)
+	go func() { calls <- sub.Add(context.WithoutCancel(t.Context()), "b") }()
+	go func() { calls <- c.Close() }()
+	for range 2 {
+		select {
+		case err := <-calls:
+			if err != nil {
+				assert.ErrorIs(t, err, driver.ErrClosed)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("Close waits for the dial")
+		}
+	}
+}
+
 func TestPubSubConnRefusesOtherCommands(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()
 	c := wrapClient(client)
 	defer c.Close()
-	p := &pubsubConn{conn: c, ps: client.Subscribe(context.Background())}
+	p := c.newPubSubConn(client.Subscribe(context.Background()))
 	defer p.Close()
 	assert.ErrorIs(t, p.Send(t.Context(), "PSUBSCRIBE", "*"), driver.ErrUnsupported)
 }
