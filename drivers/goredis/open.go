@@ -76,9 +76,9 @@ func options(cfg driver.Config, dial driver.DialFunc) *redis.UniversalOptions {
 		Addrs:            cfg.Addrs,
 		MasterName:       cfg.Master,
 		SentinelUsername: cfg.SentinelUsername,
-		SentinelPassword: string(cfg.SentinelPassword),
+		SentinelPassword: passwordOf(cfg.SentinelUsername, cfg.SentinelPassword),
 		Username:         cfg.Username,
-		Password:         string(cfg.Password),
+		Password:         passwordOf(cfg.Username, cfg.Password),
 		DB:               cfg.DB,
 		ClientName:       cfg.ClientName,
 
@@ -104,4 +104,13 @@ func options(cfg driver.Config, dial driver.DialFunc) *redis.UniversalOptions {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+}
+
+// passwordOf returns what is given as a user's password. Without one go-redis would
+// not authenticate at all, and a user who has none is let in with any.
+func passwordOf(username string, password driver.Secret) string {
+	if username != "" && password == "" {
+		return "any"
+	}
+	return string(password)
 }

@@ -151,6 +151,13 @@ func TestOpenWrongPassword(t *testing.T) {
 	}
 }
 
+// A user without a password is not the default user.
+func TestOpenUserWithoutPassword(t *testing.T) {
+	server := servertest.Single(t, servertest.Config("user", "app", "on", "nopass", "~*", "&*", "+@all"))
+	conn := open(t, driver.Config{Network: "tcp", Addrs: []string{server.Addr}, Username: "app"})
+	assert.Equal(t, "app", do(t, conn, "ACL", "WHOAMI"))
+}
+
 // go-redis takes the rest of such an array for the next replies.
 func TestNestedTypedError(t *testing.T) {
 	server := servertest.Single(t)

@@ -2,6 +2,7 @@ package goredis_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -45,6 +46,22 @@ func TestSentinel(t *testing.T) {
 			assert.NotEqual(t, before.RunID, after.RunID)
 		})
 	}
+}
+
+func TestSentinelUserWithoutPassword(t *testing.T) {
+	nodes := servertest.Sentinel(t, servertest.SentinelConfig("user", "asker", "on", "nopass", "~*", "&*", "+@all"))
+	conn := open(t, driver.Config{
+		Mode: driver.ModeSentinel, Network: "tcp", Addrs: nodes.Addrs(), Master: servertest.MasterName,
+		SentinelUsername: "asker",
+	})
+	assert.Equal(t, "PONG", do(t, conn, "PING"))
+	var clients string
+	for _, s := range nodes.Sentinels {
+		list, err := s.Do("CLIENT", "LIST")
+		require.NoError(t, err)
+		clients += fmt.Sprint(list)
+	}
+	assert.Contains(t, clients, "user=asker")
 }
 
 // Sentinels that know no such master answer nil, which must not be taken for
