@@ -55,6 +55,14 @@ var connectorCases = []testCase{
 		conn := k.open(func(c *driver.Config) { c.ClientName = "conformance-test" })
 		k.reply(conn, plain("CLIENT", "GETNAME"), "conformance-test")
 	}},
+	{name: "Config/Network", run: func(k *kit) {
+		// Who makes a Config without ParseDSN may leave it out.
+		c, err := k.h.Open(k.config(func(c *driver.Config) { c.Network = "" }))
+		if err != nil {
+			k.Fatalf("OpenConnector of a Config without Network, which means tcp, gave %v", err)
+		}
+		k.reply(k.connect(c), plain("ECHO", k.prefix), k.prefix)
+	}},
 	{name: "Config/Timeout", run: func(k *kit) {
 		// A reply that takes less than the timeout is waited for.
 		conn := k.warm(func(c *driver.Config) { c.Timeout = 4 * k.time.reply })

@@ -28,6 +28,7 @@ var mutants = []mutant{
 	{"no-auth", `Config/Auth`},
 	{"no-select", `Config/DB`},
 	{"no-client-name", `Config/ClientName`},
+	{"no-network-fails", `Config/Network`},
 	{"timeout-halved", `Config/Timeout`},
 
 	// Passwords.

@@ -34,6 +34,10 @@ func (d refDriver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 		}
 		return nil, err
 	}
+	if cfg.Network == "" && d.bug == "no-network-fails" {
+		return nil, fmt.Errorf("reference: no network: %w", driver.ErrUnsupported)
+	}
+	cfg = cfg.WithDefaults()
 	if cfg.Dial == nil {
 		cfg.Dial = new(net.Dialer).DialContext
 	}

@@ -26,15 +26,22 @@ var _ driver.Driver = Driver{}
 // client of its own, which its Close closes.
 //
 // The error matches [driver.ErrUnsupported] for a mode that this package does
-// not know, and for a unix socket in another mode than [driver.ModeSingle].
+// not know, for a unix socket in another mode than [driver.ModeSingle], and for a
+// Cluster with a database.
 func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 	switch {
 	case cfg.Mode < driver.ModeSingle || cfg.Mode > driver.ModeCluster:
 		return nil, fmt.Errorf("goredis: mode %d: %w", cfg.Mode, driver.ErrUnsupported)
 	case cfg.Network == "unix" && cfg.Mode != driver.ModeSingle:
 		return nil, fmt.Errorf("goredis: mode %v over a unix socket: %w", cfg.Mode, driver.ErrUnsupported)
+	case cfg.Mode == driver.ModeCluster && cfg.DB != 0:
+		return nil, fmt.Errorf("goredis: database %d of a Cluster, which has none but 0 (leave it out): %w", cfg.DB, driver.ErrUnsupported)
 	case len(cfg.Addrs) == 0:
 		return nil, errors.New("goredis: a Config without address")
+	case cfg.Mode == driver.ModeSingle && len(cfg.Addrs) > 1:
+		return nil, fmt.Errorf("goredis: mode single has one address, not %d (use mode sentinel or cluster)", len(cfg.Addrs))
+	case cfg.Mode == driver.ModeSentinel && cfg.Master == "":
+		return nil, errors.New("goredis: Sentinel needs the master's name in the Config")
 	}
 	cfg = cfg.WithDefaults()
 	return &connector{func() (driver.Conn, error) { return openConn(cfg), nil }}, nil

@@ -30,14 +30,21 @@ func TestOpenConnectorRefuses(t *testing.T) {
 		"mode":             {Mode: 17, Network: "tcp", Addrs: []string{"127.0.0.1:1"}},
 		"cluster on unix":  {Mode: driver.ModeCluster, Network: "unix", Addrs: []string{"/s"}},
 		"sentinel on unix": {Mode: driver.ModeSentinel, Network: "unix", Addrs: []string{"/s"}},
+		"database":         {Mode: driver.ModeCluster, Addrs: []string{"h:1"}, DB: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := goredis.Driver{}.OpenConnector(cfg)
 			assert.ErrorIs(t, err, driver.ErrUnsupported)
 		})
 	}
-	_, err := goredis.Driver{}.OpenConnector(driver.Config{Network: "tcp"})
-	assert.Error(t, err)
+	for remedy, cfg := range map[string]driver.Config{
+		"without address":          {Network: "tcp"},
+		"mode sentinel or cluster": {Addrs: []string{"h:1", "h:2"}},
+		"master's name":            {Mode: driver.ModeSentinel, Addrs: []string{"h:1"}},
+	} {
+		_, err := goredis.Driver{}.OpenConnector(cfg)
+		assert.ErrorContains(t, err, remedy)
+	}
 }
 
 func TestOpenUnix(t *testing.T) {

@@ -26,6 +26,8 @@ func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 		return nil, fmt.Errorf("redigo: no Cluster with this client, take the driver goredis or rueidis: %w", driver.ErrUnsupported)
 	case len(cfg.Addrs) == 0:
 		return nil, errors.New("redigo: no address in the Config")
+	case cfg.Mode == driver.ModeSingle && len(cfg.Addrs) > 1:
+		return nil, fmt.Errorf("redigo: mode single has one address, not %d (use mode sentinel)", len(cfg.Addrs))
 	case cfg.Mode == driver.ModeSentinel && cfg.Master == "":
 		return nil, errors.New("redigo: Sentinel needs the master's name in the Config")
 	}

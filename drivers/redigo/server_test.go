@@ -144,6 +144,8 @@ func TestOpenRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "no address")
 	_, err = redigo.Driver{}.OpenConnector(driver.Config{Mode: driver.ModeSentinel, Addrs: []string{"h:1"}})
 	require.ErrorContains(t, err, "master's name")
+	_, err = redigo.Driver{}.OpenConnector(driver.Config{Addrs: []string{"h:1", "h:2"}})
+	require.ErrorContains(t, err, "one address, not 2")
 }
 
 // A server closes idle connections, here by CLIENT KILL.

@@ -29,6 +29,8 @@ type Driver struct{}
 func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 	single, cluster := cfg.Mode == driver.ModeSingle, cfg.Mode == driver.ModeCluster
 	sentinel := cfg.Mode == driver.ModeSentinel
+	negative := cfg.DialTimeout < 0 || cfg.Timeout < 0
+	cfg = cfg.WithDefaults()
 	fault := ""
 	switch {
 	case !single && !cluster && !sentinel:
@@ -41,13 +43,12 @@ func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 		fault = fmt.Sprintf("%d addresses in mode %v", len(cfg.Addrs), cfg.Mode)
 	case sentinel && cfg.Master == "":
 		fault = "Sentinels without the name of the master"
-	case cfg.DialTimeout < 0 || cfg.Timeout < 0:
+	case negative:
 		fault = "a negative timeout"
 	}
 	if fault != "" {
 		return nil, fmt.Errorf("rueidis: %s: %w", fault, driver.ErrUnsupported)
 	}
-	cfg = cfg.WithDefaults()
 	return &opener{func() driver.Config { return cfg }}, nil
 }
 

@@ -2,7 +2,6 @@ package customdriver
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -34,7 +33,7 @@ type conn struct {
 // dial connects and greets the server, within cfg.DialTimeout. If it fails
 // because ctx has ended, its error need not say so.
 func dial(ctx context.Context, cfg driver.Config) (*conn, error) {
-	limit := cmp.Or(cfg.DialTimeout, driver.DefaultDialTimeout)
+	limit := cfg.DialTimeout
 	dialCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c, err := open(dialCtx, cfg)
@@ -55,7 +54,7 @@ func open(ctx context.Context, cfg driver.Config) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{raw: raw, nc: raw, timeout: cmp.Or(cfg.Timeout, driver.DefaultTimeout)}
+	c := &conn{raw: raw, nc: raw, timeout: cfg.Timeout}
 	c.br = bufio.NewReader(c)
 	if cfg.TLS != nil {
 		t := tls.Client(raw, tlsConfig(cfg))

@@ -38,6 +38,7 @@ type Driver struct{}
 // OpenConnector returns a Connector for one server. Its error matches
 // driver.ErrUnsupported for every other mode and network.
 func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
+	cfg = cfg.WithDefaults()
 	switch {
 	case cfg.Mode != driver.ModeSingle:
 		return nil, fmt.Errorf("customdriver: mode %v: %w (use mode single)", cfg.Mode, driver.ErrUnsupported)

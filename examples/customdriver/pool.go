@@ -32,7 +32,7 @@ type pool struct {
 func newPool(cfg driver.Config) *pool {
 	p := &pool{
 		dial:    func(ctx context.Context) (*conn, error) { return dial(ctx, cfg) },
-		timeout: cmp.Or(cfg.Timeout, driver.DefaultTimeout),
+		timeout: cfg.Timeout,
 		slots:   make(chan struct{}, cmp.Or(cfg.PoolSize, defaultPoolSize)),
 	}
 	p.closed, p.cancel = context.WithCancel(context.Background())

@@ -158,7 +158,7 @@ func TestReadOnlyServerIsDialedAgain(t *testing.T) {
 func TestConnectionPutBackAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeServer{serve: func(_ int64, r *bufio.Reader, w net.Conn) { echo(r, w) }}
-		p := newPool(s.config())
+		p := newPool(s.config().WithDefaults())
 		c, err := p.get(t.Context())
 		require.NoError(t, err)
 		p.close()
