@@ -51,6 +51,12 @@
 // connections of a hung server back sooner. With ContextTimeoutEnabled a
 // context's deadline does that, too.
 //
+// With Sentinel, the first connection, and the first after the Sentinel in use has
+// failed, asks all Sentinels at once for the master and waits for each. One that
+// takes connections and says nothing, such as that of a frozen host, delays it by
+// ReadTimeout, and one that takes none by DialTimeout. So both should be short, well
+// below the TTL of leases: in a DSN, timeout=1s and dial_timeout=1s.
+//
 // Hooks see the commands of locks. One that sends a command twice, or swallows
 // it, breaks locks.
 //

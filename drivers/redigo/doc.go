@@ -51,7 +51,9 @@
 // With Sentinel, connecting asks the Sentinels in turn. The dial timeout is
 // shared out among them and the master, so that one that hangs does not hide the
 // others. No connection is used for longer than ten seconds, so that a master
-// which was cut off and still takes itself for one is left within that time.
+// which was cut off and still takes itself for one is left within that time, if the
+// Sentinel that is asked first has heard of another: one that was cut off together
+// with it goes on naming it.
 //
 // # Wrap
 //
