@@ -26,3 +26,11 @@ func (a *alarm) by(at time.Time) {
 
 // ringing notes that it does not ring any more.
 func (a *alarm) ringing() { a.at = time.Time{} }
+
+// off stops it, until the next call of by.
+func (a *alarm) off() {
+	a.ringing()
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}

@@ -31,7 +31,9 @@ type fakeDeployment struct {
 	before, after func(ctx context.Context, cmd driver.Command) error
 	connectErr    error
 	noPubSub      bool
+	unheard       bool     // what is subscribed to meanwhile hears nothing, for good
 	sent          []string // names of commands executed
+	subscribed    int      // how often anybody has subscribed
 }
 
 func newDeployment(t *testing.T) *fakeDeployment {
@@ -223,13 +225,31 @@ func (c *fakeConn) Describe(context.Context) (driver.Topology, error) {
 }
 
 func (c *fakeConn) Subscribe(context.Context) (driver.Subscription, error) {
-	return pubsub.New(func(context.Context) (pubsub.Conn, error) {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.f.subscribed++
+	sub := pubsub.New(func(context.Context) (pubsub.Conn, error) {
 		conn, err := c.f.dial()
 		if err != nil {
 			return nil, err
 		}
 		return &fakePubSub{&wire{conn, proto.NewClient(conn)}}, nil
-	}), nil
+	})
+	if c.f.unheard {
+		return deafSubscription{sub}, nil
+	}
+	return sub, nil
+}
+
+// A deafSubscription is at a server that answers, and to which nobody publishes.
+type deafSubscription struct{ driver.Subscription }
+
+func (s deafSubscription) Receive(ctx context.Context) (driver.Message, error) {
+	for {
+		if m, err := s.Subscription.Receive(ctx); err != nil {
+			return m, err
+		}
+	}
 }
 
 type fakePubSub struct{ *wire }

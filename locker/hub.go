@@ -28,6 +28,8 @@ type hub struct {
 	settled  chan struct{} // closed once it is known whether messages arrive
 	untried  int           // links of which that is not known
 	up       int           // links on which they do
+	vigil    vigil         // goes while there are slots
+	ears     []*ear        // of the links, nil where messages are not known to arrive
 	isClosed bool
 
 	ctx  context.Context
@@ -81,8 +83,8 @@ const (
 	settleTime = 50 * time.Millisecond
 	// subscribeTime bounds one attempt to subscribe.
 	subscribeTime = 5 * time.Second
-	// resubscribePause lies between attempts, growing to resubscribeLimit. An
-	// ACL that forbids it may be mended some day.
+	// resubscribePause lies between attempts that fail, or hear nothing, growing to
+	// resubscribeLimit. An ACL that forbids it may be mended some day.
 	resubscribePause = 250 * time.Millisecond
 	resubscribeLimit = time.Minute
 )
@@ -91,7 +93,7 @@ func newHub(links []*link) *hub {
 	ctx, stop := context.WithCancel(context.Background())
 	h := &hub{
 		links: links, untried: len(links), channel: sidePrefix + "c:" + newID(),
-		slots: map[string]*slot{}, settled: make(chan struct{}),
+		slots: map[string]*slot{}, settled: make(chan struct{}), ears: make([]*ear, len(links)),
 		ctx: ctx, stop: stop,
 	}
 	h.alarm.ring = h.rouse
@@ -103,6 +105,10 @@ func (h *hub) join(m *Mutex, since time.Time) *slot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.slots[s.reservation] = s
+	if len(h.slots) == 1 {
+		h.vigil.begin(time.Now())
+		h.probe()
+	}
 	if !h.running && !h.isClosed {
 		h.running = true
 		for node, l := range h.links {
@@ -123,6 +129,9 @@ func (h *hub) leave(s *slot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.slots, s.reservation)
+	if len(h.slots) == 0 {
+		h.vigil.end(time.Now())
+	}
 }
 
 // sleep has s woken at the given time, unless it gets up before.
@@ -143,11 +152,13 @@ func (h *hub) getUp(s *slot) {
 	}
 }
 
-// rouse wakes those who have slept for as long as they wanted to.
+// rouse wakes those who have slept for as long as they wanted to, and looks after silent
+// subscriptions.
 func (h *hub) rouse() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.alarm.ringing()
+	h.probe()
 	now := time.Now()
 	for len(h.sleepers) > 0 {
 		first := h.sleepers[0]
@@ -201,6 +212,7 @@ func (h *hub) ready(ctx context.Context) bool {
 func (h *hub) close() {
 	h.mu.Lock()
 	h.isClosed = true
+	h.alarm.off()
 	h.mu.Unlock()
 	h.stop()
 	h.wg.Wait()
@@ -211,7 +223,6 @@ func (h *hub) run(node int, l *link) {
 	for first := true; ; first = false {
 		sub, err := h.subscribe(l)
 		if err == nil {
-			pause = resubscribePause
 			h.set(true)
 			h.observers.subscription(Subscription{Node: node, Listening: true})
 		}
@@ -219,14 +230,13 @@ func (h *hub) run(node int, l *link) {
 			h.tried()
 		}
 		if err == nil {
-			err = driver.Listen(h.ctx, sub, func(m driver.Message, err error) {
-				if err != nil {
-					h.observers.subscription(Subscription{Node: node, Listening: true, Gap: true, Err: err})
-				}
-				h.hear(m, err)
-			})
+			var vain bool
+			vain, err = h.attend(node, l, sub)
 			sub.Close()
 			h.set(false)
+			if !vain {
+				pause = resubscribePause
+			}
 		}
 		if h.ctx.Err() == nil {
 			h.observers.subscription(Subscription{Node: node, Err: err})

@@ -11,6 +11,9 @@ type Subscriber interface {
 	// Subscribe opens a Subscription without channels. It uses one network
 	// connection of its own, opened now or by the first Add, and lives until
 	// it or the Conn is closed; ctx bounds only this call.
+	//
+	// It leads to where commands go by then: the core subscribes anew when it hears
+	// nothing of what it publishes itself, as at a former master.
 	Subscribe(ctx context.Context) (Subscription, error)
 }
 

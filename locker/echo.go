@@ -1,0 +1,137 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+const (
+	// echoAfter is for how long a subscription may be silent, while somebody waits, until
+	// the client says something to itself. So that many clients do not do so at once, it is
+	// up to a quarter less, at random.
+	echoAfter = 10 * time.Second
+	// echoLimit is for how long, while somebody waits, nothing at all may be heard after
+	// the server has taken that. It is far more than a message takes.
+	echoLimit = 10 * time.Second
+	// echoTime bounds the request.
+	echoTime = 5 * time.Second
+	// echoMessage is of a kind that wakes nobody.
+	echoMessage = "gl1|e|"
+)
+
+var errDeaf = errors.New("locker: nothing was heard for " + echoLimit.String() + " after a message of the client to itself: " +
+	"the subscription may be at a server that is not the master, or not in the Cluster, any more; subscribing anew")
+
+// An ear is what the hub knows of a subscription that is up. Its connection may be alive
+// where no message arrives any more: at a former master, or at a node that has left the
+// Cluster. That only shows by a message of which is known that it must arrive, the echo.
+//
+// The hub's mu guards what is not constant.
+type ear struct {
+	link   *link
+	giveUp context.CancelCauseFunc // ends the subscription
+	state  echoState
+	due    time.Duration // by the hub's vigil, when something has to be done about its silence
+	ever   bool          // it has heard something
+}
+
+// An echoState is what an ear waits for until it is due, if it hears nothing.
+type echoState int
+
+const (
+	echoUnasked  echoState = iota // it is simply silent
+	echoAsked                     // the echo is under way to the server; nothing is due
+	echoAnswered                  // the server has taken it
+)
+
+// attend hears what arrives on sub until that ends, or is found to be deaf, and returns
+// why. vain tells that it is deaf, and has been from the beginning.
+func (h *hub) attend(node int, l *link, sub driver.Subscription) (vain bool, err error) {
+	ctx, giveUp := context.WithCancelCause(h.ctx)
+	defer giveUp(nil)
+	e := &ear{link: l, giveUp: giveUp}
+	h.prick(node, e)
+	err = driver.Listen(ctx, sub, func(m driver.Message, err error) {
+		h.heard(e, err == nil)
+		if err != nil {
+			h.observers.subscription(Subscription{Node: node, Listening: true, Gap: true, Err: err})
+		}
+		h.hear(m, err)
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ears[node] = nil
+	if errors.Is(context.Cause(ctx), errDeaf) {
+		return !e.ever, errDeaf
+	}
+	return false, err
+}
+
+// prick has e watched.
+func (h *hub) prick(node int, e *ear) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ears[node] = e
+	h.lull(e, time.Now())
+	h.probe()
+}
+
+// heard notes that e has heard something: a message, or that the connection is a new one.
+func (h *hub) heard(e *ear, message bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lull(e, time.Now())
+	e.ever = e.ever || message
+}
+
+// lull lets e be silent for a while. It needs mu.
+func (h *hub) lull(e *ear, now time.Time) {
+	e.state, e.due = echoUnasked, h.vigil.at(now)+echoAfter-rand.N(echoAfter/4)
+}
+
+// probe does what is due about silent ears, and sets the alarm for what is due next. While
+// nobody waits there is nothing to do. It needs mu.
+func (h *hub) probe() {
+	if len(h.slots) == 0 || h.isClosed {
+		return
+	}
+	now := time.Now()
+	for node, e := range h.ears {
+		if e == nil || e.state == echoAsked {
+			continue
+		}
+		left := e.due - h.vigil.at(now)
+		switch {
+		case left > 0:
+			h.alarm.by(now.Add(left))
+		case e.state == echoUnasked:
+			e.state = echoAsked
+			h.wg.Go(func() { h.echo(e) })
+		default:
+			h.ears[node] = nil
+			e.giveUp(errDeaf)
+		}
+	}
+}
+
+// echo says something on the channel of the hub. Silence means something only where the
+// server has taken it: an outage, or a missing permission, is no reason to subscribe anew.
+func (h *hub) echo(e *ear) {
+	ctx, cancel := context.WithTimeout(h.ctx, echoTime)
+	defer cancel()
+	_, err := e.link.doAlone(ctx, driver.Command{Args: []string{"PUBLISH", h.channel, echoMessage}})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch now := time.Now(); {
+	case e.state != echoAsked: // it was heard before the reply
+	case err != nil:
+		h.lull(e, now)
+	default:
+		e.state, e.due = echoAnswered, h.vigil.at(now)+echoLimit
+	}
+	h.probe()
+}
