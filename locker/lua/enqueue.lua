@@ -1,9 +1,11 @@
 -- Keeps a key of the queue for as long as a reservation lasts, and longer, so that those
 -- who come after it need not. Where that is not permitted, the key must not stay without
--- a TTL; then it returns the error.
+-- a TTL; then it returns the error, after which the reservation has to be forgotten.
 local function outlast(key, life)
-  local left = redis.call('PTTL', key)
-  if left < life then
+  local left = redis.pcall('PTTL', key)
+  if failed(left) then
+    return left
+  elseif left < life then
     local armed = redis.pcall('PEXPIRE', key, 2 * life)
     if failed(armed) then
       if left < 0 then
@@ -69,6 +71,7 @@ local function enqueue(queue, entries, reservation, life, want, first, last)
   end
   local err = outlast(queue, life)
   if err then
+    forget(queue, entries, reservation)
     return '', err
   end
   local entry = table.concat({'gl1', want.channel == '' and '0' or '1', e.passed, digits(math.max(e.expires, now / 1000 + life)),
@@ -79,6 +82,7 @@ local function enqueue(queue, entries, reservation, life, want, first, last)
   end
   err = outlast(entries, life)
   if err then
+    forget(queue, entries, reservation)
     return '', err
   end
   clear_away(queue, entries, reservation, now)

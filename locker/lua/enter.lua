@@ -30,8 +30,11 @@ local function enter(now)
   elseif set ~= 1 then
     return ''
   end
-  if redis.call('PTTL', KEYS[4]) < life then
-    redis.call('PEXPIRE', KEYS[4], 2 * life)
+  left = redis.pcall('PTTL', KEYS[4])
+  if type(left) ~= 'number' or left < life and redis.pcall('PEXPIRE', KEYS[4], 2 * life) ~= 1 then
+    redis.call('HDEL', KEYS[4], ARGV[7]) -- which may be the only one, of a key without a TTL
+    redis.call('ZREM', KEYS[3], ARGV[7])
+    return
   end
   return seq
 end
