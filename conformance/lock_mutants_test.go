@@ -53,7 +53,7 @@ var mutexMutants = []lockMutant{
 		"Mutex/TryLocked", "Mutex/WaitErrorBoth"),
 	luaMutant("acquire deletes what it does not know", "acquire", "return {-3}", "redis.call('DEL', KEYS[1]) return {-3}",
 		"Mutex/ForeignValue"),
-	luaMutant("queue has no TTL", "acquire", "outlast(queue, life)", "",
+	luaMutant("queue has no TTL", "acquire", "outlast(queue, life)", "nil",
 		"TTL/EveryKey"),
 	luaMutant("record gets its TTL by a second command", "acquire", ", 'PX', lease)", ")",
 		"TTL/EveryKey"),
