@@ -75,6 +75,8 @@ type quorum struct {
 	wg    sync.WaitGroup // polls
 	polls atomic.Int32   // that wait for a decision
 
+	preparing sync.WaitGroup // connections
+
 	crew    aside.Crew // asks the nodes
 	current atomic.Pointer[span]
 	rests   rests
@@ -174,6 +176,7 @@ func (q *quorum) close() error {
 	for i, node := range q.nodes {
 		errs[i] = node.link.close()
 	}
+	q.preparing.Wait()
 	q.crew.Close()
 	return errors.Join(errs...)
 }

@@ -16,11 +16,22 @@ import (
 
 // deaf makes every request to a node take until the returned channel is closed, whatever
 // becomes of its context: so does a client that package aside runs in the caller's
-// goroutine, because a quorum leaves that.
+// goroutine, because a quorum leaves that. What a quorum does not leave heeds its end.
 func (f *fakeDeployment) deaf() chan struct{} {
 	wake := make(chan struct{})
 	f.set(func() {
-		f.before = func(context.Context, driver.Command) error { <-wake; return errors.New("too late") }
+		f.before = func(ctx context.Context, _ driver.Command) error {
+			end := ctx.Done()
+			if _, left := ctx.(interface{ Aside() }); left {
+				end = nil
+			}
+			select {
+			case <-wake:
+				return errors.New("too late")
+			case <-end:
+				return ctx.Err()
+			}
+		}
 	})
 	return wake
 }

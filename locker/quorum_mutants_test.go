@@ -60,6 +60,9 @@ func (m protocolMutant) alter(t *testing.T) func(driver.Command) (driver.Command
 	}
 	require.NotEmpty(t, mutants, "%s: there is nothing to change", m.name)
 	return func(cmd driver.Command) (driver.Command, driver.Value) {
+		if len(cmd.Args) < 2 {
+			return cmd, nil
+		}
 		if source, ok := mutants[cmd.Args[1]]; ok {
 			cmd.Args = append([]string{"EVAL", source}, cmd.Args[2:]...)
 		}

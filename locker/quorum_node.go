@@ -26,6 +26,8 @@ type node struct {
 	pace   atomic.Int64          // ns that the last request has taken
 	marker atomic.Pointer[marker]
 
+	preparing atomic.Bool // a connection is being made that no request waits for
+
 	line pipeline[inquiry]
 }
 
@@ -88,6 +90,9 @@ func (n *node) request(batch []inquiry) (answered bool) {
 		a.explain(results)
 		return false
 	}
+	if end, _ := all.ctx.Deadline(); !time.Now().Before(end) {
+		n.prepare() // the driver was told before leave
+	}
 	n.note(results)
 	for _, in := range batch {
 		n.answer(in, results[:len(in.calls):len(in.calls)])
@@ -126,6 +131,7 @@ func (a *asking) leave() {
 	for _, in := range a.batch {
 		n.answer(in, allFailed(in.calls, err))
 	}
+	n.prepare() // before the line is left, which Close waits for
 	n.line.leave()
 }
 

@@ -1,0 +1,112 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// far makes the connection to a node take so long, which is dropped if its request ends
+// before it is made.
+func (f *fakeDeployment) far(setup time.Duration) {
+	var connected atomic.Bool
+	f.set(func() {
+		f.before = func(ctx context.Context, cmd driver.Command) error {
+			if connected.Load() {
+				return nil
+			}
+			if err := wait(setup)(ctx, cmd); err != nil {
+				return driver.NotSent(err)
+			}
+			connected.Store(true)
+			return nil
+		}
+	})
+}
+
+// A connection takes several round trips, and each request NodeTimeout at most: that the
+// nodes are far away costs the first tries, and not all of them.
+func TestQuorumReachesNodesThatTakeLongToConnect(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{NodeTimeout: 100 * time.Millisecond})
+		for _, f := range nodes {
+			f.far(4 * 100 * time.Millisecond)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		lease, err := c.Mutex("k").Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(ctx))
+		synctest.Wait()
+		for _, node := range c.Nodes() {
+			assert.NoError(t, node.Err)
+		}
+	})
+}
+
+// Beside the requests that a hung node does not answer there is one call more, however
+// many they are, and it does not keep Close waiting.
+func TestQuorumPreparesOneConnectionToANode(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{NodeTimeout: 100 * time.Millisecond})
+		meet(t, c)
+		var now, most, all atomic.Int32
+		nodes[0].set(func() {
+			nodes[0].before = func(ctx context.Context, cmd driver.Command) error {
+				if cmd.Name() == "PING" {
+					all.Add(1)
+					most.Store(max(most.Load(), now.Add(1)))
+					defer now.Add(-1)
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		for range 100 {
+			lease := must(t, c.Mutex("k", Reentrant()))
+			time.Sleep(200 * time.Millisecond)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+		assert.EqualValues(t, 1, most.Load(), "at a time")
+		assert.InDelta(t, 20*time.Second/connectTime, all.Load(), 1)
+		assert.Error(t, c.Nodes()[0].Err)
+		begun := time.Now()
+		require.NoError(t, c.Close())
+		assert.LessOrEqual(t, time.Since(begun), 100*time.Millisecond)
+		assert.Zero(t, now.Load())
+	})
+}
+
+// A node that refuses connections is not asked for more of them: clients keep count, and
+// stop trying for a while.
+func TestQuorumPreparesNoConnectionThatIsRefused(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		var pings atomic.Int32
+		nodes[0].set(func() {
+			nodes[0].before = func(_ context.Context, cmd driver.Command) error {
+				if cmd.Name() == "PING" {
+					pings.Add(1)
+				}
+				return driver.NotSent(errors.New("connection refused"))
+			}
+		})
+		for range 10 {
+			require.NoError(t, must(t, c.Mutex("k", Reentrant())).Unlock(t.Context()))
+		}
+		synctest.Wait()
+		assert.Zero(t, pings.Load())
+	})
+}
