@@ -10,7 +10,9 @@ type NodeHealth struct {
 	Suspect bool
 	// Answered is when it answered last, zero if it never has.
 	Answered time.Time
-	// Err is why it has not answered since, nil if it has.
+	// Err is why it takes no part in locks: it has not answered since, has refused what it
+	// was asked, being read-only or out of memory for instance, or has lost its data not
+	// LongestTTL ago. It is nil again once the node does what it is asked.
 	Err error
 }
 
@@ -22,7 +24,7 @@ func (c *Client) Nodes() []NodeHealth {
 	}
 	var all []NodeHealth
 	for i, n := range c.quorum.nodes {
-		h := NodeHealth{Node: i, Suspect: n.suspect()}
+		h := NodeHealth{Node: i, Suspect: n.suspect(), Err: n.objection.Load().reason()}
 		if at := n.heard.Load(); at != 0 {
 			h.Answered = time.UnixMicro(at)
 		}

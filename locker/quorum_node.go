@@ -26,6 +26,7 @@ type node struct {
 	pace   atomic.Int64          // ns that the last request has taken
 	marker atomic.Pointer[marker]
 
+	objection atomic.Pointer[objection]
 	preparing atomic.Bool // a connection is being made that no request waits for
 
 	line pipeline[inquiry]
@@ -94,6 +95,7 @@ func (n *node) request(batch []inquiry) (answered bool) {
 		n.prepare() // the driver was told before leave
 	}
 	n.note(results)
+	n.heed(all.calls, results)
 	for _, in := range batch {
 		n.answer(in, results[:len(in.calls):len(in.calls)])
 		results = results[len(in.calls):]

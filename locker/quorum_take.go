@@ -21,6 +21,13 @@ func (e errNew) Error() string {
 	return fmt.Sprintf("the node is new, or has lost its data, and takes no part for %v more", e.left)
 }
 
+// readNew reads what a script says of a node that is new, behind the status -5.
+func readNew(reply []any) errNew {
+	left, _ := reply[0].(int64)
+	marker, _ := reply[1].(string)
+	return errNew{time.Duration(left) * time.Millisecond, marker}
+}
+
 // offer is what a node of a quorum is told besides: the token that all nodes are
 // offered, so that they agree, and how to know that it has lost its data.
 func (q *quorum) offer() []string {

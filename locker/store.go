@@ -149,9 +149,7 @@ func (r *request) acquired(v driver.Value) (token Token, seq string, err error) 
 	case status == -4:
 		return 0, "", &DeadlockError{Name: r.name}
 	case status == -5 && len(rest) == 2:
-		left, _ := rest[0].(int64)
-		marker, _ := rest[1].(string)
-		return 0, "", errNew{time.Duration(left) * time.Millisecond, marker}
+		return 0, "", readNew(rest)
 	}
 	return 0, "", oddReply("acquire", v)
 }

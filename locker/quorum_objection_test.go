@@ -1,0 +1,114 @@
+package locker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// refuse has a node answer that to what the server does for these scripts, and to all else
+// if there are none.
+func (f *fakeDeployment) refuse(reply string, scripts ...*script) {
+	f.set(func() {
+		f.before = func(_ context.Context, cmd driver.Command) error {
+			hit := len(scripts) == 0
+			for _, s := range scripts {
+				hit = hit || s.runs(cmd)
+			}
+			if hit {
+				return driver.NewServerError(reply)
+			}
+			return nil
+		}
+	})
+}
+
+// pairs takes locks and gives them back, each for so long that all nodes are asked.
+func pairs(t *testing.T, c *Client, opts ...Option) {
+	t.Helper()
+	for range 5 {
+		lease := must(t, c.Mutex("pair", opts...))
+		time.Sleep(time.Second)
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	synctest.Wait()
+}
+
+// A node that answers, but gives no locks, is none to rely on.
+func TestQuorumNodesTellWhoRefusesLocks(t *testing.T) {
+	for reply, scripts := range map[string][]*script{
+		"READONLY You can't write against a read only replica.":         nil,
+		"OOM command not allowed when used memory > 'maxmemory'.":       {mutexFamily.acquire, holdFamily.acquire, takeScript},
+		"LOADING Redis is loading the dataset in memory":                nil,
+		"NOPERM this user has no permissions to run the 'evalsha' comm": nil,
+	} {
+		for _, opts := range [][]Option{{Fenced()}, {Reentrant()}} {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				meet(t, c)
+				nodes[0].refuse(reply, scripts...)
+				pairs(t, c, opts...)
+				health := c.Nodes()
+				assert.ErrorContains(t, health[0].Err, reply[:4])
+				assert.False(t, health[0].Suspect, "it answers")
+				assert.NoError(t, health[1].Err)
+				nodes[0].heal()
+				pairs(t, c, opts...)
+				assert.NoError(t, c.Nodes()[0].Err)
+			})
+		}
+	}
+}
+
+// So is one in quarantine, for as long as that lasts.
+func TestQuorumNodesTellWhoHasLostItsData(t *testing.T) {
+	for _, opts := range [][]Option{nil, {Fenced()}, {Reentrant()}} {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			c := nodes.client(t, QuorumConfig{LongestTTL: time.Hour})
+			meet(t, c)
+			nodes[0].FlushAll()
+			time.Sleep(time.Second)
+			pairs(t, c, opts...)
+			assert.ErrorContains(t, c.Nodes()[0].Err, "takes no part for 59m")
+			time.Sleep(time.Hour)
+			assert.NoError(t, c.Nodes()[0].Err, "it is over, whether anybody asks or not")
+		})
+	}
+}
+
+// A renewal that was refused is no trouble any more when the next one is not, though
+// nobody asks for a lock.
+func TestQuorumNodesTellWhoRefusesRenewals(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		must(t, c.Mutex("k"))
+		nodes[0].refuse("READONLY You can't write against a read only replica.", mutexFamily.renew)
+		time.Sleep(time.Minute)
+		assert.ErrorContains(t, c.Nodes()[0].Err, "READONLY")
+		nodes[0].heal()
+		time.Sleep(time.Minute)
+		assert.NoError(t, c.Nodes()[0].Err)
+	})
+}
+
+// What is wrong with one lock is not the node's fault.
+func TestQuorumNodesDoNotTellOfForeignValues(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		nodes[0].Set(newKeys("pair").fence, "foreign")
+		pairs(t, c, Fenced())
+		assert.NoError(t, c.Nodes()[0].Err)
+	})
+}
