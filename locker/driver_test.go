@@ -61,7 +61,7 @@ func (f *fakeDeployment) load(t *testing.T) {
 }
 
 func allScripts() []*script {
-	all := []*script{turnScript, inspectScript, breakScript, scanScript, bootScript, takeScript}
+	all := []*script{turnScript, inspectScript, breakScript, scanScript, bootScript, markScript, takeScript}
 	for _, f := range []family{mutexFamily, holdFamily} {
 		all = append(all, f.acquire, f.renew, f.release, f.giveUp, f.attach, f.unattach, f.fence)
 	}

@@ -27,7 +27,8 @@ type node struct {
 	marker atomic.Pointer[marker]
 
 	objection atomic.Pointer[objection]
-	preparing atomic.Bool // a connection is being made that no request waits for
+	marked    atomic.Pointer[time.Time] // when it was last asked for its marker because it lacked a lease
+	preparing atomic.Bool               // a connection is being made that no request waits for
 
 	line pipeline[inquiry]
 }
@@ -96,6 +97,7 @@ func (n *node) request(batch []inquiry) (answered bool) {
 	}
 	n.note(results)
 	n.heed(all.calls, results)
+	n.miss(all.calls, results)
 	for _, in := range batch {
 		n.answer(in, results[:len(in.calls):len(in.calls)])
 		results = results[len(in.calls):]

@@ -31,7 +31,7 @@ func (n *node) heed(calls []call, results []driver.Result) {
 
 // objectionIn returns nil if the answer is none, or is about one lock only.
 func objectionIn(r driver.Result, taking bool) *objection {
-	if status, rest, _ := splitReply(r.Value); taking && status == -5 && len(rest) == 2 {
+	if status, rest, _ := splitReply(r.Value); status == -5 && len(rest) == 2 {
 		return &objection{taking: true, until: time.Now().Add(readNew(rest).left)}
 	}
 	_, foreign := foreignReply("", r.Err)

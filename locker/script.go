@@ -86,6 +86,8 @@ var (
 	luaTake string
 	//go:embed lua/bootstrap.lua
 	luaBootstrap string
+	//go:embed lua/mark.lua
+	luaMark string
 
 	//go:embed lua/inspect.lua
 	luaInspect string
@@ -126,6 +128,7 @@ var (
 	scanScript    = newScript(luaScan)
 	takeScript    = newScript(luaTake)
 	bootScript    = newScript(luaBase, luaBootstrap)
+	markScript    = newScript(luaBase, luaMark)
 )
 
 // A script is constant source that the server caches under its SHA-1.

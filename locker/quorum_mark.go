@@ -1,0 +1,41 @@
+package locker
+
+import (
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A node that has lost its data begins its quarantine when it is asked for a lock. Where
+// locks are held for long nobody does, and the quarantine would still be ahead when the
+// next node restarts, whenever that is. So a node that turns out to lack a lease is asked
+// for its marker.
+
+// miss has that done, if the answers to renewals say so.
+func (n *node) miss(calls []call, results []driver.Result) {
+	for i, c := range calls {
+		if c.renews() && results[i].Value == int64(0) {
+			n.mark()
+			return
+		}
+	}
+}
+
+// renews tells that the call lengthens a lease.
+func (c call) renews() bool {
+	return c.script == mutexFamily.renew || c.script == holdFamily.renew
+}
+
+// mark asks the node for its marker, which it writes if it has none. That is repeated no
+// sooner than a small part of the quarantine later: a lease that the node never had is lacking
+// at each renewal. It waits for nothing.
+func (n *node) mark() {
+	q, now, last := n.quorum, time.Now(), n.marked.Load()
+	pause := max(q.cfg.LongestTTL/16, q.cfg.NodeTimeout)
+	if last != nil && now.Sub(*last) < pause || !n.marked.CompareAndSwap(last, &now) {
+		return
+	}
+	alone := &rest{quorum: q, call: markScript.call([]string{markerKey}, []string{q.longest, q.life})}
+	alone.nodes.add(n.place)
+	alone.ask()
+}

@@ -1,0 +1,94 @@
+package locker
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// marks counts how often a node is asked for its marker by a client that only renews.
+func (f *fakeDeployment) marks() *atomic.Int32 {
+	var n atomic.Int32
+	f.set(func() {
+		f.before = func(_ context.Context, cmd driver.Command) error {
+			if markScript.runs(cmd) {
+				n.Add(1)
+			}
+			return nil
+		}
+	})
+	return &n
+}
+
+// The nodes restart empty one after another, far apart, and all that is asked meanwhile is
+// the renewal of one lease. It is lost, since nothing is given back; other locks are not.
+func TestQuorumQuarantineBeginsWithARenewal(t *testing.T) {
+	for _, opts := range [][]Option{nil, {Fenced()}, {ForReading()}} {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			c := nodes.client(t, QuorumConfig{})
+			meet(t, c)
+			leader := must(t, c.Mutex("leader", opts...))
+			for _, f := range nodes[:2] {
+				time.Sleep(2 * DefaultLongestTTL)
+				assert.True(t, leader.Valid())
+				f.FlushAll()
+			}
+			other := nodes.client(t, QuorumConfig{})
+			_, err := other.Mutex("other").TryLock(t.Context())
+			assert.NoError(t, err, "node 0 has been there for longer than any lease")
+			<-leader.Context().Done()
+			assert.ErrorIs(t, leader.Err(), ErrLost)
+		})
+	}
+}
+
+// It begins when the lease is renewed next, and is as long as any other.
+func TestQuorumQuarantineOfARenewalIsWhole(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		must(t, c.Mutex("leader"))
+		time.Sleep(time.Minute)
+		nodes[0].FlushAll()
+		time.Sleep(DefaultTTL / 2)
+		assert.ErrorContains(t, c.Nodes()[0].Err, "takes no part", "after the next renewal")
+		other := nodes.client(t, QuorumConfig{})
+		nodes[1].down()
+		_, err := other.Mutex("k").TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrUnavailable)
+		time.Sleep(DefaultLongestTTL)
+		lease, err := other.Mutex("k").TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// A node that never had the lease is not asked for its marker at each renewal, and one that
+// has all leases never.
+func TestQuorumAsksForAMarkerNowAndThen(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		nodes[0].down()
+		for _, name := range []string{"a", "b", "c"} {
+			must(t, c.Mutex(name, TTL(3*time.Second)))
+		}
+		time.Sleep(time.Second / 2)
+		synctest.Wait()
+		lacking, having := nodes[0].marks(), nodes[1].marks()
+		time.Sleep(DefaultLongestTTL)
+		assert.InDelta(t, 14, lacking.Load(), 3)
+		assert.Zero(t, having.Load())
+		assert.NoError(t, c.Nodes()[0].Err)
+	})
+}
