@@ -50,11 +50,13 @@ const (
 	// markerLife is how long a node that nobody uses is remembered not to be new, or
 	// 4 times LongestTTL where that is longer.
 	markerLife = 30 * 24 * time.Hour
-	// A node is suspect when so many decisions in a row were made without it, or when
-	// maxLate requests are waiting for it that nobody else waits for. Then no more than
-	// maxProbes requests wait for it, unless it is needed for a majority.
+	// A node is suspect when more than patience decisions in a row were made without it and
+	// it has been silent for half of NodeTimeout, which is longer than a round trip; or when
+	// maxLate inquiries are waiting for it that nobody else waits for, which is four round
+	// trips' worth. Then no more than maxProbes wait for it, unless it is needed for a
+	// majority.
 	patience  = 16
-	maxLate   = 64
+	maxLate   = 4 * nodeRequests * batchSize
 	maxProbes = 4
 
 	maxNodes = 15

@@ -23,6 +23,7 @@ type node struct {
 	barred atomic.Bool           // it is no server of its own, and asked nothing
 	behind atomic.Int32          // decisions made without it since it answered last
 	asked  atomic.Int32          // inquiries that it has not answered
+	owed   atomic.Pointer[span]  // of the first inquiry since it answered last; nil if there is none
 	pace   atomic.Int64          // ns that the last request has taken
 	marker atomic.Pointer[marker]
 
@@ -174,6 +175,7 @@ func (n *node) note(results []driver.Result) {
 	for _, r := range results {
 		if r.Err == nil || driver.OutcomeOf(r.Err) == driver.OutcomeReplied {
 			n.behind.Store(0)
+			n.owed.Store(nil)
 			n.heard.Store(time.Now().UnixMicro())
 			if n.err.Load() != nil {
 				n.err.Store(nil)
@@ -188,8 +190,26 @@ var errSuspect = errors.New("locker: the node has not answered for a while and i
 
 // suspect tells that decisions have been made without the node for a while. Requests
 // must not pile up behind it.
+//
+// How many is no measure by itself: while a node that is far away answers once, others
+// decide about as many locks as there are goroutines that want one.
 func (n *node) suspect() bool {
-	return n.behind.Load() > patience || n.asked.Load()-n.quorum.polls.Load() > maxLate
+	return n.behind.Load() > patience && n.silent() || n.asked.Load()-n.quorum.polls.Load() > maxLate
+}
+
+// silent tells that the node owes an answer for long. What counts is when it was asked, not
+// when it answered last: it may have been asked nothing since.
+func (n *node) silent() bool {
+	first := n.owed.Load()
+	return first != nil && time.Since(first.until) > n.quorum.cfg.NodeTimeout/2
+}
+
+// ask puts in to the node. It returns false if the quorum is closed.
+func (n *node) ask(in inquiry) bool {
+	if n.owed.Load() == nil {
+		n.owed.CompareAndSwap(nil, in.ctx)
+	}
+	return n.line.add(in)
 }
 
 // rank says how far behind others the node is asked where not all are.

@@ -96,7 +96,7 @@ func (r *round) ask(n int, in inquiry) {
 		case node.asked.Add(1) > maxProbes && r.spared[node.place]:
 			node.asked.Add(-1)
 			early = append(early, answer{node.place, allFailed(in.calls, driver.NotSent(errSuspect))})
-		case !node.line.add(in):
+		case !node.ask(in):
 			node.asked.Add(-1)
 			early = append(early, answer{node.place, allFailed(in.calls, driver.NotSent(ErrClosed))})
 		}

@@ -223,6 +223,8 @@ func (f *fakeDeployment) stop() (resume func()) {
 // spare makes c pass over a node that hangs.
 func spare(t *testing.T, c *Client, node int) {
 	t.Helper()
+	require.NoError(t, must(t, c.Mutex("first", Reentrant())).Unlock(t.Context())) // asks all nodes
+	time.Sleep(c.quorum.cfg.NodeTimeout * 5 / 8)
 	for i := 0; !c.Nodes()[node].Suspect || c.quorum.nodes[node].asked.Load() < maxProbes; i++ {
 		require.Less(t, i, 20*patience)
 		require.NoError(t, must(t, c.Mutex(fmt.Sprint("other", i))).Unlock(t.Context()))
@@ -278,13 +280,13 @@ func TestQuorumLockDoesNotWaitForASuspectNode(t *testing.T) {
 		nodes.established()
 		c := nodes.client(t, QuorumConfig{NodeTimeout: 10 * time.Second})
 		meet(t, c)
+		nodes[4].hang()
+		spare(t, c, 4)
 		const ttl = time.Second // of what is left at two nodes
 		for _, f := range nodes[:2] {
 			f.Set("k", record(newID(), millis(time.Minute), "somebody|"))
 			f.SetTTL("k", ttl)
 		}
-		nodes[4].hang()
-		spare(t, c, 4)
 		begun := time.Now()
 		lease, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)

@@ -146,6 +146,16 @@ func (c distantConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, 
 	return c.Conn.Do(ctx, cmd)
 }
 
+// DoBatch takes as long as one command.
+func (c distantConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
+	time.Sleep(c.by)
+	results := make([]driver.Result, len(cmds))
+	for i, cmd := range cmds {
+		results[i].Value, results[i].Err = c.Conn.Do(ctx, cmd)
+	}
+	return results
+}
+
 // near makes a client for which some nodes are nearer than the others.
 func (q fakeQuorum) near(t *testing.T, nodes ...int) *Client {
 	t.Helper()
