@@ -97,6 +97,7 @@ func (n *node) request(batch []inquiry) (answered bool) {
 		n.prepare() // the driver was told before leave
 	}
 	n.note(results)
+	n.unmask(results)
 	n.heed(all.calls, results)
 	n.miss(all.calls, results)
 	for _, in := range batch {
@@ -246,11 +247,10 @@ func (n *node) identify(ctx context.Context, conn driver.Conn) error {
 	if other, ok := q.ids[t.RunID]; ok && t.RunID != "" && other != n.place {
 		why = fmt.Sprintf("nodes %d and %d of the quorum are the same server (run id %s); give each server once", min(n.place, other), max(n.place, other), t.RunID)
 	} else if t.Mode == driver.ModeCluster {
-		why = fmt.Sprintf("node %d of the quorum is a Cluster; give independent servers", n.place)
+		why = n.isCluster()
 	}
 	if why != "" {
-		q.refuse(why)
-		n.barred.Store(true)
+		n.bar(why)
 		return driver.NotSent(q.fault())
 	}
 	if t.RunID != "" {
@@ -258,4 +258,23 @@ func (n *node) identify(ctx context.Context, conn driver.Conn) error {
 	}
 	n.known.Store(true)
 	return nil
+}
+
+func (n *node) bar(why string) {
+	n.quorum.refuse(why)
+	n.barred.Store(true)
+}
+
+func (n *node) isCluster() string {
+	return fmt.Sprintf("node %d of the quorum is a Cluster; give independent servers", n.place)
+}
+
+// unmask bars a node of a Cluster that was given as a server, so that its driver does not
+// know. It has a part of the keys, and answers where others are.
+func (n *node) unmask(results []driver.Result) {
+	for _, r := range results {
+		if reply, ok := errors.AsType[*driver.ServerError](r.Err); ok && slices.Contains([]string{"CROSSSLOT", "MOVED", "ASK"}, reply.Code) {
+			n.bar(n.isCluster())
+		}
+	}
 }

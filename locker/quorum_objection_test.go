@@ -112,3 +112,27 @@ func TestQuorumNodesDoNotTellOfForeignValues(t *testing.T) {
 		assert.NoError(t, c.Nodes()[0].Err)
 	})
 }
+
+// A node of a Cluster that is taken for a server is none for a quorum.
+func TestQuorumRefusesANodeOfACluster(t *testing.T) {
+	for _, reply := range []string{
+		"CROSSSLOT Keys in request don't hash to the same slot", "MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381",
+	} {
+		for _, n := range []int{1, 3} {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				for _, f := range nodes[:n] {
+					f.refuse(reply)
+				}
+				_, err := c.Mutex("k").TryLock(t.Context())
+				if n == 1 { // the other two may have said yes before
+					synctest.Wait()
+					_, err = c.Mutex("other").TryLock(t.Context())
+				}
+				assert.ErrorIs(t, err, ErrInvalid)
+				assert.ErrorContains(t, err, "of the quorum is a Cluster")
+			})
+		}
+	}
+}

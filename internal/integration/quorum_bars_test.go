@@ -209,3 +209,15 @@ func TestQuorumRefusesACluster(t *testing.T) {
 	assert.ErrorIs(t, err, locker.ErrInvalid)
 	assert.ErrorContains(t, err, "node 2 of the quorum is a Cluster")
 }
+
+// By the address of one of its servers, which the driver cannot know to be a Cluster's.
+func TestQuorumRefusesANodeOfACluster(t *testing.T) {
+	t.Parallel()
+	addrs := servertest.Cluster(t, 3).Addrs()
+	for name, crew := range crews {
+		c := fleet{drivers: crew}.clientVia(t, addrs)
+		_, err := c.Mutex("k").Lock(soon(t))
+		assert.ErrorIs(t, err, locker.ErrInvalid, name)
+		assert.ErrorContains(t, err, "of the quorum is a Cluster", name)
+	}
+}
