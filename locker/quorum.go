@@ -23,7 +23,8 @@ type QuorumConfig struct {
 	// LongestTTL is the longest TTL that any client of these nodes uses, for locks,
 	// Extend and Detach. A node that has lost its data takes no part in new locks
 	// for so long, since it may have forgotten a lease. All clients need the same
-	// value, which has the limits of [TTL]. The default is [DefaultLongestTTL].
+	// value, which has the limits of [TTL]; raised above the age of the nodes it leaves
+	// them out until they are that old. The default is [DefaultLongestTTL].
 	LongestTTL time.Duration
 	// Bootstrap lets nodes that are all new, none of which has any data of a lock, be
 	// used at once. Without it they are used when LongestTTL has passed. It must

@@ -235,6 +235,21 @@ func TestQuorumQuarantine(t *testing.T) {
 	})
 }
 
+// For a client with a longer LongestTTL nodes are in quarantine that are younger than that.
+func TestQuorumRaisedLongestTTLLeavesOutYoungerNodes(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		for _, f := range nodes {
+			f.Set(markerKey, millis(time.Duration(time.Now().UnixNano())))
+			f.SetTTL(markerKey, markerLife)
+		}
+		time.Sleep(time.Hour)
+		meet(t, nodes.client(t, QuorumConfig{LongestTTL: 50 * time.Minute}))
+		_, err := nodes.client(t, QuorumConfig{LongestTTL: 6 * time.Hour}).Mutex("k").TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrUnavailable)
+		assert.ErrorContains(t, err, "takes no part for 4h59m")
+	})
+}
+
 func TestQuorumOfNewNodes(t *testing.T) {
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 		c := nodes.client(t, QuorumConfig{LongestTTL: 30 * time.Second})
