@@ -25,13 +25,26 @@ func (c commandLine) do(args ...string) driver.Value {
 	return v
 }
 
-// come asks for m with a place in the queue, without the permission for a command.
-func (c commandLine) come(m *Mutex, command string) error {
+// without runs f while nobody has the permission for a command.
+func (c commandLine) without(command string, f func()) {
 	c.do("ACL", "SETUSER", "default", "-"+command)
 	defer c.do("ACL", "SETUSER", "default", "+@all")
+	f()
+}
+
+// lapses asserts that no key stays without a TTL.
+func (c commandLine) lapses(msg ...any) {
+	c.Helper()
+	for _, key := range c.do("KEYS", "*").([]any) {
+		assert.NotEqual(c, int64(-1), c.do("PTTL", key.(string)), append(msg, key)...)
+	}
+}
+
+// come asks for m with a place in the queue, and returns its seq.
+func come(t *testing.T, m *Mutex, reservation string) (seq string, err error) {
 	r := &request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: "other", tail: "|", ttl: time.Minute, px: "60000"}
-	_, _, err := m.client.store.acquire(c.Context(), r, place{reservation: newID(), life: 3 * time.Second})
-	return err
+	_, seq, err = m.client.store.acquire(t.Context(), r, place{reservation: reservation, channel: "nobody", life: 3 * time.Second})
+	return seq, err
 }
 
 // Whatever one permission is missing as somebody comes to a queue, which may be there
@@ -59,18 +72,55 @@ func TestAMissingPermissionLeavesNoQueueWithoutATTL(t *testing.T) {
 					line.do("ZADD", m.keys.queue, "1", newID())
 					line.do("PEXPIRE", m.keys.queue, "60000")
 				}
-				if err := line.come(m, command); !errors.Is(err, ErrLocked) {
+				line.without(command, func() { _, err = come(t, m, newID()) })
+				if !errors.Is(err, ErrLocked) {
 					missed++
 					assert.ErrorIs(t, forbidden(err), ErrPermission)
 				}
-				for _, key := range line.do("KEYS", "*").([]any) {
-					assert.NotEqual(t, int64(-1), line.do("PTTL", key.(string)), "%s without %s, the queue is there: %v: %s", what, command, there, key)
-				}
+				line.lapses("%s without %s, the queue is there: %v: %s", what, command, there)
 				line.do("FLUSHALL")
 			}
 		}
 	}
 	assert.Greater(t, missed, 20)
+}
+
+// The next in turn is not given a record that does not end.
+func TestAMissingPermissionLeavesNoGrantWithoutATTL(t *testing.T) {
+	f := &fakeDeployment{dial: startRedis(t)}
+	conn, err := f.Connect(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	line, holder, other := commandLine{t, conn}, f.client(t), f.client(t)
+	must(t, holder.Mutex("first"))
+	holder.store.link.counts.Store(false) // else who does not listen is passed over
+	for what, opts := range map[string][]Option{"a mutex": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}, "a writer": {ForWriting()}} {
+		for _, command := range neededCommands() {
+			lease, err := holder.Mutex("k", opts...).Lock(t.Context())
+			require.NoError(t, err)
+			_, err = come(t, other.Mutex("k", opts...), newID())
+			require.ErrorIs(t, err, ErrLocked)
+			line.without(command, func() { _ = lease.Unlock(t.Context()) })
+			line.lapses("%s without %s: %s", what, command)
+			line.do("FLUSHALL")
+		}
+	}
+}
+
+// Where a queue was deleted, and its entries were not, who comes anew has a place as others.
+func TestAnEntryThatHasOutlivedItsQueueIsNoObstacle(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		must(t, f.client(t).Mutex("k"))
+		m, reservation := f.client(t).Mutex("k"), newID()
+		for range 3 {
+			seq, err := come(t, m, reservation)
+			require.ErrorIs(t, err, ErrLocked)
+			assert.NotEmpty(t, seq)
+			assert.GreaterOrEqual(t, f.TTL(m.keys.entries), 3*time.Second)
+			f.Del(m.keys.queue)
+			f.SetTTL(m.keys.entries, time.Second)
+		}
+	})
 }
 
 // neededCommands are those that a script may have to run, as far as every server can forbid

@@ -27,8 +27,6 @@ local function enter(now)
     .. '|' .. ARGV[6] .. '|' .. ARGV[3] .. '|' .. ARGV[8] .. '|' .. ARGV[4])
   if type(set) == 'table' then
     return -- The long road tells whether memory is short, or a permission is missing.
-  elseif set ~= 1 then
-    return ''
   end
   left = redis.pcall('PTTL', KEYS[4])
   if type(left) ~= 'number' or left < life and redis.pcall('PEXPIRE', KEYS[4], 2 * life) ~= 1 then

@@ -21,12 +21,12 @@ do
         local expires = string.format('%.0f', e.now / 1000 + e.lease)
         local set = redis.pcall('HSET', KEYS[1], 'gl1', kind, e.id,
           table.concat({e.mode, expires, e.ttl, token, e.owner, e.tail}, '|'), 'w', expires)
-        if type(set) ~= 'number' then
-          redis.pcall('PUBLISH', e.channel, 'gl1|w|' .. first)
-          return 1
+        if type(set) == 'number' and redis.pcall('PEXPIRE', KEYS[1], e.lease) == 1 then
+          return granted(first, e, token)
         end
-        redis.call('PEXPIRE', KEYS[1], e.lease)
-        return granted(first, e, token)
+        -- Nobody has it then, and no record stays that does not end.
+        redis.pcall('PUBLISH', e.channel, 'gl1|w|' .. first)
+        return freed()
       end
     end
   end
