@@ -61,7 +61,7 @@ func (n *node) unsettled(batch []inquiry) []inquiry {
 		case in.moot != nil && in.moot.Load():
 			n.answer(in, unasked(in.calls))
 		case err != nil:
-			n.answer(in, allFailed(in.calls, driver.NotSent(err)))
+			n.answer(in, allFailed(in.calls, late(driver.NotSent(err))))
 		default:
 			return false
 		}
@@ -151,11 +151,6 @@ func (a *asking) explain(results []driver.Result) {
 
 func (n *node) answer(in inquiry, results []driver.Result) {
 	n.asked.Add(-1)
-	for i, r := range results {
-		if errors.Is(r.Err, context.DeadlineExceeded) {
-			results[i].Err = late(r.Err)
-		}
-	}
 	in.round.hear(n.place, results)
 }
 
@@ -166,9 +161,13 @@ func (n *node) exchange(in inquiry) []driver.Result {
 		err = n.identify(in.ctx, conn)
 	}
 	if err != nil {
-		return allFailed(in.calls, err)
+		return allFailed(in.calls, late(err))
 	}
-	return n.runCommands(in.ctx, in.calls, in.commands)
+	results := n.runCommands(in.ctx, in.calls, in.commands)
+	for i := range results {
+		results[i].Err = late(results[i].Err)
+	}
+	return results
 }
 
 // note keeps how the node does.
