@@ -54,7 +54,7 @@ func (h *hub) attend(node int, l *link, sub driver.Subscription) (vain bool, err
 	ctx, giveUp := context.WithCancelCause(h.ctx)
 	defer giveUp(nil)
 	e := &ear{link: l, giveUp: giveUp}
-	h.prick(node, e)
+	h.watch(node, e)
 	err = driver.Listen(ctx, sub, func(m driver.Message, err error) {
 		h.heard(e, err == nil)
 		if err != nil {
@@ -71,12 +71,12 @@ func (h *hub) attend(node int, l *link, sub driver.Subscription) (vain bool, err
 	return false, err
 }
 
-// prick has e watched.
-func (h *hub) prick(node int, e *ear) {
+// watch begins to look after e.
+func (h *hub) watch(node int, e *ear) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ears[node] = e
-	h.lull(e, time.Now())
+	h.restart(e, time.Now())
 	h.probe()
 }
 
@@ -84,12 +84,12 @@ func (h *hub) prick(node int, e *ear) {
 func (h *hub) heard(e *ear, message bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lull(e, time.Now())
+	h.restart(e, time.Now())
 	e.ever = e.ever || message
 }
 
-// lull lets e be silent for a while. It needs mu.
-func (h *hub) lull(e *ear, now time.Time) {
+// restart lets e be silent for a while from now on. It needs mu.
+func (h *hub) restart(e *ear, now time.Time) {
 	e.state, e.due = echoUnasked, h.vigil.at(now)+echoAfter-rand.N(echoAfter/4)
 }
 
@@ -129,7 +129,7 @@ func (h *hub) echo(e *ear) {
 	switch now := time.Now(); {
 	case e.state != echoAsked: // it was heard before the reply
 	case err != nil:
-		h.lull(e, now)
+		h.restart(e, now)
 	default:
 		e.state, e.due = echoAnswered, h.vigil.at(now)+echoLimit
 	}

@@ -15,6 +15,12 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
+// everywhere waits until all nodes have been asked for what was taken.
+func everywhere() {
+	time.Sleep(2 * restPause)
+	synctest.Wait()
+}
+
 // A fakeQuorum is several embedded servers whose faults a test can set.
 type fakeQuorum []*fakeDeployment
 
@@ -75,8 +81,7 @@ func TestQuorumLocksEveryKind(t *testing.T) {
 		for _, opts := range [][]Option{{}, {Fenced()}, {Reentrant()}, {Reentrant(), Fenced()}, {ForWriting()}, {ForWriting(), Fenced()}} {
 			lease, err := a.Mutex("k", opts...).Lock(t.Context())
 			require.NoError(t, err)
-			time.Sleep(2 * restPause)
-			synctest.Wait()
+			everywhere()
 			assert.Equal(t, 5, nodes.holding("k"))
 			_, err = b.Mutex("k", opts...).TryLock(t.Context())
 			locked, ok := errors.AsType[*LockedError](err)

@@ -11,12 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// everywhere waits until all nodes have been asked for what was taken.
-func everywhere() {
-	time.Sleep(2 * restPause)
-	synctest.Wait()
-}
-
 // Two leases that were taken just now stand at two nodes each, not the same. The release of
 // both asks all nodes; the one that has nothing of a lease says nothing about it.
 func TestQuorumNodesThatWereNotGivenALockDoNotConfirmItsRelease(t *testing.T) {
