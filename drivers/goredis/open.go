@@ -2,7 +2,6 @@ package goredis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 
@@ -25,41 +24,19 @@ var _ driver.Driver = Driver{}
 // OpenConnector implements [driver.Driver]. Each Conn of the connector has a
 // client of its own, which its Close closes.
 //
-// The error matches [driver.ErrUnsupported] for a mode that this package does
-// not know, for a unix socket in another mode than [driver.ModeSingle], and for a
-// Cluster with a database.
+// It refuses what [driver.Config.Check] does.
 func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
-	switch {
-	case cfg.Mode < driver.ModeSingle || cfg.Mode > driver.ModeCluster:
-		return nil, fmt.Errorf("goredis: mode %d: %w", cfg.Mode, driver.ErrUnsupported)
-	case cfg.Network == "unix" && cfg.Mode != driver.ModeSingle:
-		return nil, fmt.Errorf("goredis: mode %v over a unix socket: %w", cfg.Mode, driver.ErrUnsupported)
-	case cfg.Mode == driver.ModeCluster && cfg.DB != 0:
-		return nil, fmt.Errorf("goredis: database %d of a Cluster, which has none but 0 (leave it out): %w", cfg.DB, driver.ErrUnsupported)
-	case len(cfg.Addrs) == 0:
-		return nil, errors.New("goredis: a Config without address")
-	case cfg.Mode == driver.ModeSingle && len(cfg.Addrs) > 1:
-		return nil, fmt.Errorf("goredis: mode single has one address, not %d (use mode sentinel or cluster)", len(cfg.Addrs))
-	case cfg.Mode == driver.ModeSentinel && cfg.Master == "":
-		return nil, errors.New("goredis: Sentinel needs the master's name in the Config")
+	if err := cfg.Check(driver.ModeSingle, driver.ModeSentinel, driver.ModeCluster); err != nil {
+		return nil, fmt.Errorf("goredis: %w", err)
 	}
 	cfg = cfg.WithDefaults()
-	return &connector{func() (driver.Conn, error) { return openConn(cfg), nil }}, nil
+	return connector(func() (driver.Conn, error) { return openConn(cfg), nil }), nil
 }
 
-// A connector has what it connects to in a function so that no way of printing
-// it shows a password.
-type connector struct {
-	connect func() (driver.Conn, error)
+// connector makes one whose Connect does no I/O.
+func connector(open func() (driver.Conn, error)) driver.Connector {
+	return driver.NewConnector(Driver{}, func(context.Context) (driver.Conn, error) { return open() })
 }
-
-var _ driver.Connector = (*connector)(nil)
-
-// Driver implements [driver.Connector].
-func (*connector) Driver() driver.Driver { return Driver{} }
-
-// Connect implements [driver.Connector]. It does no I/O.
-func (c *connector) Connect(context.Context) (driver.Conn, error) { return c.connect() }
 
 func openConn(cfg driver.Config) driver.Conn {
 	dialer := netdial.New(cfg)

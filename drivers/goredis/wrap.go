@@ -27,7 +27,7 @@ import (
 //     on a dead connection would never end. A Client without them is used with
 //     [driver.DefaultTimeout].
 func Wrap(client redis.UniversalClient) driver.Connector {
-	return &connector{func() (driver.Conn, error) {
+	return connector(func() (driver.Conn, error) {
 		switch client := client.(type) {
 		case nil:
 		case *redis.Client:
@@ -43,7 +43,7 @@ func Wrap(client redis.UniversalClient) driver.Connector {
 				client, driver.ErrUnsupported)
 		}
 		return nil, fmt.Errorf("goredis: Wrap of a nil client: pass a *redis.Client or *redis.ClusterClient: %w", driver.ErrUnsupported)
-	}}
+	})
 }
 
 // failoverAddr is what NewFailoverClient has in the place of an address.

@@ -27,20 +27,14 @@ func openWrapped(cfg driver.Config) (driver.Connector, error) {
 	if cfg.Mode != driver.ModeSingle {
 		return nil, driver.ErrUnsupported
 	}
-	return &wrapper{&cfg}, nil
-}
-
-type wrapper struct{ cfg *driver.Config }
-
-func (*wrapper) Driver() driver.Driver { return redigo.Driver{} }
-
-func (w *wrapper) Connect(ctx context.Context) (driver.Conn, error) {
-	pool := newPool(*w.cfg)
-	conn, err := redigo.Wrap(pool).Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &poolConn{conn.(fullConn), pool}, nil
+	return driver.NewConnector(redigo.Driver{}, func(ctx context.Context) (driver.Conn, error) {
+		pool := newPool(cfg)
+		conn, err := redigo.Wrap(pool).Connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &poolConn{conn.(fullConn), pool}, nil
+	}), nil
 }
 
 // newPool builds a pool as an application would, without any timeouts.

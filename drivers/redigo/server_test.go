@@ -141,11 +141,15 @@ func TestOpenRefuses(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnsupported)
 	require.ErrorContains(t, err, "goredis or rueidis")
 	_, err = redigo.Driver{}.OpenConnector(driver.Config{})
-	require.ErrorContains(t, err, "no address")
+	require.ErrorContains(t, err, "without address")
 	_, err = redigo.Driver{}.OpenConnector(driver.Config{Mode: driver.ModeSentinel, Addrs: []string{"h:1"}})
 	require.ErrorContains(t, err, "master's name")
 	_, err = redigo.Driver{}.OpenConnector(driver.Config{Addrs: []string{"h:1", "h:2"}})
 	require.ErrorContains(t, err, "one address, not 2")
+	_, err = redigo.Driver{}.OpenConnector(driver.Config{Network: "udp", Addrs: []string{"h:1"}})
+	require.ErrorIs(t, err, driver.ErrUnsupported)
+	_, err = redigo.Driver{}.OpenConnector(driver.Config{Addrs: []string{"h:1"}, Timeout: -1})
+	require.Error(t, err)
 }
 
 // A server closes idle connections, here by CLIENT KILL.

@@ -15,60 +15,25 @@ import (
 
 func init() { locker.Register("rueidis", Driver{}) }
 
-var (
-	_ driver.Driver    = Driver{}
-	_ driver.Connector = (*opener)(nil)
-)
+var _ driver.Driver = Driver{}
 
 // Driver makes connectors that open rueidis clients of their own. It is
 // registered as "rueidis".
 type Driver struct{}
 
-// OpenConnector implements [driver.Driver]. Unix sockets are supported for a
-// single server only, databases other than 0 not for a Cluster.
+// OpenConnector implements [driver.Driver]. Each Connect of the connector makes a client. It
+// refuses what [driver.Config.Check] does.
 func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
-	single, cluster := cfg.Mode == driver.ModeSingle, cfg.Mode == driver.ModeCluster
-	sentinel := cfg.Mode == driver.ModeSentinel
-	negative := cfg.DialTimeout < 0 || cfg.Timeout < 0
+	if err := cfg.Check(driver.ModeSingle, driver.ModeSentinel, driver.ModeCluster); err != nil {
+		return nil, fmt.Errorf("rueidis: %w", err)
+	}
 	cfg = cfg.WithDefaults()
-	fault := ""
-	switch {
-	case !single && !cluster && !sentinel:
-		fault = "this mode"
-	case cfg.Network != "tcp" && !(cfg.Network == "unix" && single):
-		fault = fmt.Sprintf("network %q in mode %v", cfg.Network, cfg.Mode)
-	case cluster && cfg.DB != 0:
-		fault = "a database other than 0 in a Cluster"
-	case len(cfg.Addrs) == 0, single && len(cfg.Addrs) > 1:
-		fault = fmt.Sprintf("%d addresses in mode %v", len(cfg.Addrs), cfg.Mode)
-	case sentinel && cfg.Master == "":
-		fault = "Sentinels without the name of the master"
-	case negative:
-		fault = "a negative timeout"
-	}
-	if fault != "" {
-		return nil, fmt.Errorf("rueidis: %s: %w", fault, driver.ErrUnsupported)
-	}
-	return &opener{func() driver.Config { return cfg }}, nil
+	return driver.NewConnector(Driver{}, func(ctx context.Context) (driver.Conn, error) { return open(ctx, cfg) }), nil
 }
 
-// An opener makes a rueidis client by each Connect.
-type opener struct {
-	config func() driver.Config // a function, so that no way of printing shows a password
-}
-
-func (o *opener) Driver() driver.Driver { return Driver{} }
-
-// Connect makes the client, which connects at once: an error means that there
-// is no such server now, or that it refuses the credentials.
-func (o *opener) Connect(ctx context.Context) (driver.Conn, error) {
-	fail := func(err error) (driver.Conn, error) {
-		return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", err))
-	}
-	if err := ctx.Err(); err != nil {
-		return fail(err)
-	}
-	cfg := o.config()
+// open makes a client, which connects at once: an error means that there is no such server
+// now, or that it refuses the credentials.
+func open(ctx context.Context, cfg driver.Config) (driver.Conn, error) {
 	dialer := netdial.New(cfg)
 	type made struct {
 		client rue.Client
@@ -92,7 +57,7 @@ func (o *opener) Connect(ctx context.Context) (driver.Conn, error) {
 	if err == nil {
 		err = ownEnd(ctx, dialer.Redact(refused(m.err)))
 	}
-	return fail(err)
+	return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", err))
 }
 
 // discard closes what NewClient returned: a client that could not connect may be

@@ -136,7 +136,7 @@ func TestOpenConnectorRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := rueidis.Driver{}.OpenConnector(cfg)
-			require.ErrorIs(t, err, driver.ErrUnsupported)
+			require.Error(t, err)
 		})
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-var _ driver.Connector = (*wrapper)(nil)
-
 // wrapLimit bounds a call through a wrapped client, whose own timeouts cannot be
 // asked for. With the defaults of rueidis a dead connection is noticed after 12
 // seconds.
@@ -24,25 +22,25 @@ const wrapLimit = 30 * time.Second
 //
 // Connect does no I/O. It fails, with an error that matches [driver.ErrUnsupported],
 // if c is nil or has a ConnLifetime or Standalone.EnableRedirect.
-func Wrap(c rue.Client) driver.Connector { return &wrapper{client: c} }
+func Wrap(c rue.Client) driver.Connector {
+	return driver.NewConnector(Driver{}, func(context.Context) (driver.Conn, error) {
+		if err := wrappable(c); err != nil {
+			return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", err))
+		}
+		return newConn(c, nil, wrapLimit), nil
+	})
+}
 
-type wrapper struct{ client rue.Client }
-
-func (w *wrapper) Driver() driver.Driver { return Driver{} }
-
-func (w *wrapper) Connect(ctx context.Context) (driver.Conn, error) {
-	err := ctx.Err()
-	switch v := reflect.ValueOf(w.client); {
-	case err != nil:
-	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
-		err = fmt.Errorf("Wrap was given a nil client (was the error of NewClient ignored?): %w", driver.ErrUnsupported)
-	case sendsTwice(w.client):
-		err = fmt.Errorf("wrapping a client with ConnLifetime or Standalone.EnableRedirect, which sends commands twice "+
-			"(make one without them for the locks): %w", driver.ErrUnsupported)
-	default:
-		return newConn(w.client, nil, wrapLimit), nil
+// wrappable returns why c cannot be wrapped.
+func wrappable(c rue.Client) error {
+	if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("Wrap was given a nil client (was the error of NewClient ignored?): %w", driver.ErrUnsupported)
 	}
-	return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", err))
+	if sendsTwice(c) {
+		return fmt.Errorf("wrapping a client with ConnLifetime or Standalone.EnableRedirect, which sends commands twice "+
+			"(make one without them for the locks): %w", driver.ErrUnsupported)
+	}
+	return nil
 }
 
 // sendsTwice reports whether a client of rueidis' own making has an option by

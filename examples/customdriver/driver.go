@@ -38,31 +38,15 @@ type Driver struct{}
 // OpenConnector returns a Connector for one server. Its error matches
 // driver.ErrUnsupported for every other mode and network.
 func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
+	if err := cfg.Check(driver.ModeSingle); err != nil {
+		return nil, fmt.Errorf("customdriver: %w", err)
+	}
 	cfg = cfg.WithDefaults()
-	switch {
-	case cfg.Mode != driver.ModeSingle:
-		return nil, fmt.Errorf("customdriver: mode %v: %w (use mode single)", cfg.Mode, driver.ErrUnsupported)
-	case cfg.Network != "tcp" && cfg.Network != "unix":
-		return nil, fmt.Errorf("customdriver: network %q: %w (use tcp or unix)", cfg.Network, driver.ErrUnsupported)
-	case len(cfg.Addrs) != 1:
-		return nil, fmt.Errorf("customdriver: mode single has one address, not %d", len(cfg.Addrs))
-	case cfg.PoolSize < 0:
-		return nil, fmt.Errorf("customdriver: a pool of %d connections", cfg.PoolSize)
-	}
-	return connector{open: func() *pool { return newPool(cfg) }}, nil
+	// Connect does no I/O: connections are made when they are needed.
+	return driver.NewConnector(Driver{}, func(context.Context) (driver.Conn, error) {
+		return &client{pool: newPool(cfg), subscriptions: make(map[*subscription]struct{})}, nil
+	}), nil
 }
-
-type connector struct{ open func() *pool }
-
-// Connect does no I/O: connections are made when they are needed.
-func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, driver.NotSent(fmt.Errorf("customdriver: %w", err))
-	}
-	return &client{pool: c.open(), subscriptions: make(map[*subscription]struct{})}, nil
-}
-
-func (connector) Driver() driver.Driver { return Driver{} }
 
 // A client is the driver.Conn.
 type client struct {
@@ -74,7 +58,6 @@ type client struct {
 
 var (
 	_ driver.Driver     = Driver{}
-	_ driver.Connector  = connector{}
 	_ driver.Conn       = (*client)(nil)
 	_ driver.Batcher    = (*client)(nil)
 	_ driver.Subscriber = (*client)(nil)

@@ -1,10 +1,14 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -55,7 +59,7 @@ type Config struct {
 }
 
 // WithDefaults returns c with the defaults of Network, DialTimeout and Timeout in
-// the place of values that are not set.
+// the place of values that are not set, or negative.
 func (c Config) WithDefaults() Config {
 	if c.Network == "" {
 		c.Network = "tcp"
@@ -67,6 +71,34 @@ func (c Config) WithDefaults() Config {
 		c.Timeout = DefaultTimeout
 	}
 	return c
+}
+
+// Check returns an error if c contradicts itself or has a value that means nothing, or
+// one that matches [ErrUnsupported] if the driver cannot do what it asks for: modes are
+// those of the driver. Neither shows a password.
+func (c Config) Check(modes ...Mode) error {
+	c.Network = cmp.Or(c.Network, "tcp")
+	switch {
+	case !slices.Contains(modes, c.Mode):
+		return fmt.Errorf("%w: mode %v (this driver has %v)", ErrUnsupported, c.Mode, modes)
+	case c.Network != "tcp" && c.Network != "unix":
+		return fmt.Errorf("%w: network %q (use tcp or unix)", ErrUnsupported, c.Network)
+	case c.Network == "unix" && c.Mode != ModeSingle:
+		return fmt.Errorf("%w: mode %v over a unix socket (use tcp)", ErrUnsupported, c.Mode)
+	case c.Mode == ModeCluster && c.DB != 0:
+		return fmt.Errorf("%w: database %d of a Cluster, which has none but 0 (leave it out)", ErrUnsupported, c.DB)
+	case c.DB < 0:
+		return fmt.Errorf("driver: database %d: the first is 0", c.DB)
+	case len(c.Addrs) == 0 || slices.Contains(c.Addrs, ""):
+		return errors.New("driver: a Config without address, or with an empty one")
+	case c.Mode == ModeSingle && len(c.Addrs) > 1:
+		return fmt.Errorf("driver: mode single has one address, not %d (use mode sentinel or cluster)", len(c.Addrs))
+	case c.Mode == ModeSentinel && c.Master == "":
+		return errors.New("driver: mode sentinel needs the master's name in the Config")
+	case c.DialTimeout < 0 || c.Timeout < 0 || c.PoolSize < 0:
+		return errors.New("driver: a negative timeout or PoolSize (0 is the default)")
+	}
+	return nil
 }
 
 // A DialFunc opens a network connection, as [net.Dialer.DialContext] does.

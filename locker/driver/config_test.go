@@ -2,8 +2,10 @@ package driver_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -125,4 +127,61 @@ func TestModeString(t *testing.T) {
 	assert.Equal(t, "single", driver.Mode(0).String())
 	assert.Equal(t, "sentinel", driver.ModeSentinel.String())
 	assert.Equal(t, "cluster", driver.ModeCluster.String())
+}
+
+func TestConfigCheck(t *testing.T) {
+	all := []driver.Mode{driver.ModeSingle, driver.ModeSentinel, driver.ModeCluster}
+	for _, good := range []driver.Config{
+		{Addrs: []string{"a:1"}},
+		{Network: "tcp", Addrs: []string{"a:1"}, DB: 3, Timeout: 1, DialTimeout: 1, PoolSize: 1},
+		{Network: "unix", Addrs: []string{"/s"}},
+		{Mode: driver.ModeSentinel, Addrs: []string{"a:1", "b:1"}, Master: "m", DB: 1},
+		{Mode: driver.ModeCluster, Addrs: []string{"a:1", "b:1"}},
+	} {
+		assert.NoError(t, good.Check(all...))
+	}
+	for _, test := range []struct {
+		text        string
+		unsupported bool
+		cfg         driver.Config
+	}{
+		{"mode Mode(17) (this driver has [single sentinel cluster])", true, driver.Config{Mode: 17, Addrs: []string{"a:1"}}},
+		{`network "udp" (use tcp or unix)`, true, driver.Config{Network: "udp", Addrs: []string{"a:1"}}},
+		{"cluster over a unix socket", true, driver.Config{Network: "unix", Mode: driver.ModeCluster, Addrs: []string{"/s"}}},
+		{"sentinel over a unix socket", true, driver.Config{Network: "unix", Mode: driver.ModeSentinel, Addrs: []string{"/s"}, Master: "m"}},
+		{"database 3 of a Cluster", true, driver.Config{Mode: driver.ModeCluster, Addrs: []string{"a:1"}, DB: 3}},
+		{"database -1", false, driver.Config{Addrs: []string{"a:1"}, DB: -1}},
+		{"without address", false, driver.Config{}},
+		{"without address", false, driver.Config{Mode: driver.ModeCluster, Addrs: []string{"a:1", ""}}},
+		{"one address, not 2", false, driver.Config{Addrs: []string{"a:1", "b:1"}}},
+		{"master's name", false, driver.Config{Mode: driver.ModeSentinel, Addrs: []string{"a:1"}}},
+		{"negative", false, driver.Config{Addrs: []string{"a:1"}, Timeout: -1}},
+		{"negative", false, driver.Config{Addrs: []string{"a:1"}, DialTimeout: -1}},
+		{"negative", false, driver.Config{Addrs: []string{"a:1"}, PoolSize: -1}},
+	} {
+		test.cfg.Password = "hunter2"
+		err := test.cfg.Check(all...)
+		require.ErrorContains(t, err, test.text)
+		assert.Equal(t, test.unsupported, errors.Is(err, driver.ErrUnsupported), test.text)
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
+	err := driver.Config{Mode: driver.ModeCluster, Addrs: []string{"a:1"}}.Check(driver.ModeSingle)
+	require.ErrorIs(t, err, driver.ErrUnsupported)
+}
+
+func TestNewConnector(t *testing.T) {
+	cfg := driver.Config{Addrs: []string{"a:1"}, Password: "hunter2"}
+	wrong := errors.New(cfg.String())
+	connector := driver.NewConnector(memoryDriver{}, func(context.Context) (driver.Conn, error) { return nil, wrong })
+	assert.Equal(t, memoryDriver{}, connector.Driver())
+	_, err := connector.Connect(t.Context())
+	assert.Equal(t, wrong, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = connector.Connect(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+	for way, text := range printings(t, connector) {
+		assert.NotContains(t, text, "hunter2", way)
+	}
 }

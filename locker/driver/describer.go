@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 )
 
@@ -74,14 +75,15 @@ const (
 	ModeCluster
 )
 
-// String returns "single", "sentinel" or "cluster".
+// String returns "single", "sentinel" or "cluster"; of any other Mode its number.
 func (m Mode) String() string {
 	switch m {
 	case ModeSentinel:
 		return "sentinel"
 	case ModeCluster:
 		return "cluster"
-	default:
+	case ModeSingle:
 		return "single"
 	}
+	return "Mode(" + strconv.Itoa(int(m)) + ")"
 }

@@ -1,6 +1,9 @@
 package driver
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // A Driver makes connectors from a parsed data source name. It is registered
 // under a name, usually in an init function, so that applications can open it
@@ -23,6 +26,27 @@ type Connector interface {
 	// Driver returns the driver that this connector belongs to. It is what a
 	// wrapped client has in common with one opened by name.
 	Driver() Driver
+}
+
+// NewConnector returns a [Connector] of d whose Connect calls connect, unless ctx has
+// ended. It holds no more than that function, so that no way of printing it shows a
+// password.
+func NewConnector(d Driver, connect func(context.Context) (Conn, error)) Connector {
+	return &connector{d, connect}
+}
+
+type connector struct {
+	driver  Driver
+	connect func(context.Context) (Conn, error)
+}
+
+func (c *connector) Driver() Driver { return c.driver }
+
+func (c *connector) Connect(ctx context.Context) (Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, NotSent(fmt.Errorf("connect: %w", err))
+	}
+	return c.connect(ctx)
 }
 
 // A Conn talks to one deployment. It is not a network connection: pools,

@@ -17,21 +17,13 @@ type memoryDriver struct{}
 var _ driver.Driver = memoryDriver{}
 
 func (memoryDriver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
-	if cfg.Mode != driver.ModeSingle {
-		return nil, fmt.Errorf("memory: mode %v: %w", cfg.Mode, driver.ErrUnsupported)
+	if err := cfg.Check(driver.ModeSingle); err != nil {
+		return nil, fmt.Errorf("memory: %w", err)
 	}
-	return memoryConnector{}, nil
+	return driver.NewConnector(memoryDriver{}, func(context.Context) (driver.Conn, error) {
+		return &memoryConn{data: map[string]string{}}, nil
+	}), nil
 }
-
-type memoryConnector struct{}
-
-var _ driver.Connector = memoryConnector{}
-
-func (memoryConnector) Connect(context.Context) (driver.Conn, error) {
-	return &memoryConn{data: map[string]string{}}, nil
-}
-
-func (memoryConnector) Driver() driver.Driver { return memoryDriver{} }
 
 type memoryConn struct{ data map[string]string }
 
