@@ -2,7 +2,6 @@ package driver
 
 import (
 	"errors"
-	"regexp"
 	"strings"
 )
 
@@ -86,18 +85,15 @@ type ServerError struct {
 // the leading "-" of the protocol. If your client strips the code "ERR" from
 // the text, put it back first.
 //
-// A server that does not know AUTH or HELLO quotes what they were sent with, the password
-// among it. That is left out. Nothing else is, though a password be a word of the reply:
-// what the reply says would be lost, and the password told by what is missing.
+// A server that does not know a command quotes what it was sent with: the password, or
+// the id of a lease and its metadata. That is left out. Nothing else is, though a password
+// be a word of the reply: what the reply says would be lost, and the password told by what
+// is missing.
 func NewServerError(reply string) *ServerError {
 	code, _, _ := strings.Cut(reply, " ")
-	if told, _, quotes := strings.Cut(reply, ", with args beginning with"); quotes && unknownCredentials.MatchString(told) {
-		reply = told
-	}
+	reply, _, _ = strings.Cut(reply, ", with args beginning with")
 	return &ServerError{Code: code, Message: reply}
 }
-
-var unknownCredentials = regexp.MustCompile("(?i)unknown command ['`\"]?(auth|hello)['`\"]?$")
 
 // Error returns the whole reply.
 func (e *ServerError) Error() string { return e.Message }

@@ -64,14 +64,13 @@ func TestNewServerError(t *testing.T) {
 	}
 }
 
-// A server that does not know AUTH or HELLO quotes the first 128 bytes of what it was sent
-// with it. Any other reply stays what it is.
-func TestNewServerErrorLeavesOutCredentials(t *testing.T) {
+// A server that does not know a command quotes the first 128 bytes of what it was sent with.
+// Any other reply stays what it is.
+func TestNewServerErrorLeavesOutWhatIsQuoted(t *testing.T) {
 	for reply, want := range map[string]string{
 		"ERR unknown command `AUTH`, with args beginning with: `ann`, `hunter2`, ":               "ERR unknown command `AUTH`",
 		"ERR unknown command 'hello', with args beginning with: '2' 'AUTH' 'default' 'hunter2' ": "ERR unknown command 'hello'",
-		"ERR unknown command 'GETAUTH', with args beginning with: 'k' ":                          "",
-		"ERR unknown command 'EVAL', with args beginning with: 'AUTH' ":                          "",
+		"ERR unknown command 'EVALSHA', with args beginning with: '4284' '1' 'k' 'edf4d85f' ":    "ERR unknown command 'EVALSHA'",
 		"WRONGPASS invalid username-password pair or user is disabled.":                          "",
 	} {
 		err := driver.NewServerError(reply)
