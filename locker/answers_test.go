@@ -91,6 +91,34 @@ func TestExtendSaysWhy(t *testing.T) {
 	})
 }
 
+// A nil ctx panics, as everywhere. A program that recovers, as net/http does, still has its
+// lease, and nobody waits for ever.
+func TestUnlockWithoutContextLosesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lease, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		var none context.Context
+		assert.Panics(t, func() { _ = lease.Unlock(none) })
+		assert.True(t, lease.Valid())
+		require.NoError(t, lease.Unlock(t.Context()))
+		lease, err = c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+func TestExtendOfALeaseThatIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		l, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		f.Del("k")
+		err = l.Extend(t.Context(), time.Minute)
+		assert.ErrorIs(t, err, ErrAbsent)
+		assert.EqualError(t, err, `locker: extend "k": not held: the lease is gone from the server`)
+	})
+}
+
 func TestUnlockOfALostLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		l, err := f.client(t).Mutex("k", TTL(time.Second), NoRenewal()).Lock(t.Context())

@@ -94,13 +94,19 @@ func NewQuorum(connectors []driver.Connector, opts ...ClientOption) (*Client, er
 func newConfig(opts []ClientOption) (clientConfig, error) {
 	cfg := clientConfig{
 		label: defaultLabel(), maxWaiters: DefaultMaxWaiters,
-		lock: lockConfig{mode: modeMutex, ttl: DefaultTTL, attemptTimeout: DefaultAttemptTimeout, renew: true},
+		lock: lockConfig{mode: modeMutex, attemptTimeout: DefaultAttemptTimeout, renew: true},
 	}
 	for _, o := range opts {
 		if o == nil {
 			return cfg, invalid("a nil ClientOption; leave it out")
 		}
 		o.applyClient(&cfg)
+	}
+	if cfg.lock.ttl == 0 {
+		cfg.lock.ttl = DefaultTTL
+		if q := cfg.quorum; q != nil && q.LongestTTL >= MinTTL {
+			cfg.lock.ttl = min(DefaultTTL, q.LongestTTL.Truncate(time.Millisecond))
+		}
 	}
 	return cfg, cfg.check()
 }

@@ -179,7 +179,7 @@ func (l *Lease) extend(ctx context.Context, op string, ttl time.Duration) error 
 			t.lose(err)
 			t.mu.Unlock()
 			t.client.dog.remove(&t.job)
-			return err
+			return fail(err)
 		}
 		unsure = unsure || driver.OutcomeOf(err) == driver.OutcomeUnknown
 		if failures = []error{requestError(l.Name(), err)}; unsure {

@@ -120,8 +120,10 @@ func (m *Mutex) Name() string { return m.name }
 //   - a [*LockedError] (or ErrUnavailable) when the [Retry] policy gives up;
 //   - without a wait a *WaitError that is [ErrTooManyWaiters] if it would have to wait
 //     while [MaxWaiters] calls of the client do;
-//   - [ErrUnavailable] at once if the very first request of the client fails, so
-//     that a wrong address shows; an outage later is waited out;
+//   - [ErrUnavailable] at once if the very first request of the client gets no reply,
+//     so that a wrong address shows; an outage later is waited out, and so is at any
+//     time a server that answers that it cannot serve now (LOADING, or READONLY of
+//     a replica, which may be promoted);
 //   - at once what waiting cannot mend: [ErrDeadlock], [ErrForeign], [ErrInvalid],
 //     [ErrClosed], [ErrPermission], a [*driver.ServerError] such as OOM.
 //

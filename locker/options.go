@@ -93,7 +93,8 @@ func (c *lockConfig) choose(option string, to mode) {
 
 // TTL sets the lease time: how long the server keeps the lock after the last
 // renewal, and so how long a crashed holder delays the others. It is cut to whole
-// milliseconds and must be from [MinTTL] to [MaxTTL]; the default is [DefaultTTL].
+// milliseconds and must be from [MinTTL] to [MaxTTL]; the default is [DefaultTTL], or the LongestTTL of a quorum
+// where that is less.
 //
 // The holder stops believing in its lease a little before the server does: after
 // TTL − 1 % − 2 ms − max(TTL/20, 100 ms) from the sending of the last successful
@@ -145,7 +146,7 @@ func ForWriting() Option {
 	return lockOption(func(c *lockConfig) { c.choose("ForWriting", modeWrite) })
 }
 
-// WaitTimeout bounds how long Lock and Do wait for the lock, besides their ctx.
+// WaitTimeout bounds how long Lock, Do and an upgrade wait for the lock, besides their ctx.
 // The wait then ends with a [*WaitError] that is [ErrWaitTimeout]. Without it only
 // ctx bounds the wait. d must be positive.
 func WaitTimeout(d time.Duration) Option {

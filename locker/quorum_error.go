@@ -25,7 +25,10 @@ type Vote struct {
 
 func (e *QuorumError) Error() string {
 	var b strings.Builder
-	why := e.reason.Error()
+	why := textPrefix + "no majority"
+	if e.reason != nil {
+		why = e.reason.Error()
+	}
 	if errors.Is(e.reason, ErrLocked) && e.undecided() {
 		why = textPrefix + "no majority has given the lock, nor says who holds it"
 	}

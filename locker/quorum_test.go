@@ -289,6 +289,23 @@ func TestQuorumsThatCannotBe(t *testing.T) {
 }
 
 // What tells that a node has kept its data lives on while the node is used.
+// Where no lease may be as long as the default, that is the default.
+func TestQuorumsDefaultTTL(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		c := nodes.client(t, QuorumConfig{LongestTTL: 10 * time.Second, Bootstrap: true})
+		assert.Equal(t, 10*time.Second, must(t, c.Mutex("k")).tenure.mutex.ttl)
+		_, err := c.Mutex("k", TTL(11*time.Second)).TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrInvalid)
+	})
+}
+
+// Tests of applications make one.
+func TestQuorumErrorWithoutReason(t *testing.T) {
+	err := &QuorumError{Votes: []Vote{{Answer: "no"}}}
+	assert.EqualError(t, err, "locker: no majority (quorum of 1 nodes: node 0: no)")
+	assert.NoError(t, err.Unwrap())
+}
+
 func TestQuorumMarkerOutlivesUse(t *testing.T) {
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 		c := nodes.client(t, QuorumConfig{Bootstrap: true})

@@ -16,11 +16,14 @@ var registry = struct {
 }{drivers: map[string]driver.Driver{}}
 
 // Register makes a driver available to [Open] under a name. Drivers call it from
-// an init function. It panics if d is nil or the name is taken: both are mistakes
+// an init function. It panics if d is nil, or the name is empty or taken: mistakes
 // in the program.
 func Register(name string, d driver.Driver) {
 	if d == nil {
 		panic("locker: Register of a nil driver as " + name)
+	}
+	if name == "" {
+		panic("locker: Register of a driver without a name")
 	}
 	registry.Lock()
 	defer registry.Unlock()

@@ -22,6 +22,7 @@ func TestRegistry(t *testing.T) {
 		assert.ErrorContains(t, err, "fake", "the error lists what there is")
 		assert.Panics(t, func() { Register("fake", f.Driver()) })
 		assert.Panics(t, func() { Register("nil", nil) })
+		assert.Panics(t, func() { Register("", f.Driver()) })
 
 		_, err = Open("fake", "redis://:hunter2@h:port/")
 		assert.ErrorIs(t, err, ErrInvalid)

@@ -53,12 +53,12 @@ func (l *Lease) unlock(ctx context.Context) (passed bool, err error) {
 	}
 	t.client.join()
 	defer t.client.leave()
+	ctx, cancel := outlive(ctx) // before anything: with a nil ctx it panics
+	defer cancel()
 	begun, err := t.startRelease(ctx, l)
 	if !begun {
 		return false, err
 	}
-	ctx, cancel := outlive(ctx)
-	defer cancel()
 	outcome, known := t.release(ctx)
 	t.endRelease(outcome, known)
 	return false, outcome
