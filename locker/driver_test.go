@@ -31,6 +31,7 @@ type fakeDeployment struct {
 	before, after func(ctx context.Context, cmd driver.Command) error
 	connectErr    error
 	noPubSub      bool
+	subscribeErr  error
 	unheard       bool     // what is subscribed to meanwhile hears nothing, for good
 	sent          []string // names of commands executed
 	subscribed    int      // how often anybody has subscribed
@@ -227,6 +228,9 @@ func (c *fakeConn) Describe(context.Context) (driver.Topology, error) {
 func (c *fakeConn) Subscribe(context.Context) (driver.Subscription, error) {
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
+	if c.f.subscribeErr != nil {
+		return nil, c.f.subscribeErr
+	}
 	c.f.subscribed++
 	sub := pubsub.New(func(context.Context) (pubsub.Conn, error) {
 		conn, err := c.f.dial()

@@ -96,6 +96,25 @@ func TestWaitersAskWhenADeafSubscriptionIsReplaced(t *testing.T) {
 	})
 }
 
+// From when on nothing is heard any more, those who sleep look for themselves.
+func TestWaitersAreTheirOwnWhenNoSubscriptionIsLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held := f.hold(t)
+		f.setDeaf(true)
+		c := f.client(t)
+		got := background(t, c.Mutex("k", TTL(10*time.Second), Retry(Constant(time.Minute))))
+		f.set(func() { f.subscribeErr = driver.NewServerError("NOPERM no channel") })
+		for c.hub.listens() {
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(pollInterval / 2)
+		require.NoError(t, held.Unlock(t.Context()))
+		begun := time.Now()
+		require.NotNil(t, <-got)
+		assert.LessOrEqual(t, time.Since(begun), pollInterval)
+	})
+}
+
 func TestSilentSubscriptionThatHearsIsLeftAlone(t *testing.T) {
 	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
 		held := f.hold(t)

@@ -322,8 +322,9 @@ func (h *hub) settle() {
 	}
 }
 
-// set notes whether messages arrive on a link. When the first begin to, everybody who
-// polled until now has to try once more, to be entered as listening.
+// set notes whether messages arrive on a link. When they begin to, or no more arrive on any,
+// everybody has to try once more, to be entered as listening or not, and to sleep for as long
+// as that allows.
 func (h *hub) set(up bool) {
 	h.mu.Lock()
 	if up {
@@ -332,8 +333,9 @@ func (h *hub) set(up bool) {
 	} else {
 		h.up--
 	}
+	silent := h.up == 0
 	h.mu.Unlock()
-	if up {
+	if up || silent {
 		h.wakeAll()
 	}
 }

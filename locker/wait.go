@@ -82,11 +82,22 @@ func (a *attempt) place(sleep time.Duration) place {
 	if a.slot == nil {
 		return place{}
 	}
-	p := place{reservation: a.slot.reservation, life: 2*min(max(sleep, 0), keepPlace) + placeSlack}
+	p := place{reservation: a.slot.reservation}
 	if a.client.hub.listens() {
 		p.channel = a.client.hub.channel
 	}
+	p.life = 2*a.nap(max(sleep, 0)) + placeSlack
 	return p
+}
+
+// nap is the longest sleep, of those no longer than d, after which a waiter has to see to its
+// place in the queue. One that nobody tells may be granted the lock unheard, and must take
+// note while that lasts.
+func (a *attempt) nap(d time.Duration) time.Duration {
+	if a.client.quorum == nil && !a.client.hub.listens() {
+		d = min(d, pollInterval, a.req.ttl/2)
+	}
+	return min(d, keepPlace)
 }
 
 // consider notes why the lock was not had. It returns an error if that, or the end
@@ -134,14 +145,11 @@ func (a *attempt) policy(n int) (time.Duration, bool) {
 // returns the lease. over is false if the next try is not the policy's next attempt.
 func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, over bool, err error) {
 	d, over := time.Until(until), true
-	if d > keepPlace {
-		d, over = keepPlace, false
+	if nap := a.nap(d); nap < d {
+		d, over = nap, false
 	}
 	if (a.placeless || !errors.Is(a.reason, ErrLocked)) && d > pollInterval {
 		d, over = pollInterval, false // the lock may have become free unheard
-	}
-	if rest := min(pollInterval, a.req.ttl/2); a.client.quorum == nil && d > rest && !a.client.hub.listens() {
-		d, over = rest, false // it may be granted the lock unheard, and must take note while that lasts
 	}
 	if locked, ok := errors.AsType[*LockedError](a.reason); ok && locked.Holder.Remaining > 0 {
 		// Everybody else wakes then, too.

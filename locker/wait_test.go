@@ -84,6 +84,45 @@ func TestWaiterWithoutMessagesPolls(t *testing.T) {
 	})
 }
 
+// A mortalConn has no pub/sub, and is cut off once it is dead.
+type mortalConn struct {
+	driver.Wrapper
+	dead *atomic.Bool
+}
+
+func (c mortalConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	if c.dead.Load() {
+		return nil, driver.NotSent(errors.New("cut off"))
+	}
+	return c.Wrapper.Do(ctx, cmd)
+}
+
+// Who looks every second has no use for a place that outlives it for long. It would be granted
+// the lock after its death, for the rest of that.
+func TestPlaceOfAWaiterWithoutMessagesIsShort(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held := f.hold(t)
+		var dead atomic.Bool
+		dying, err := New(driver.NewConnector(f.Driver(), func(ctx context.Context) (driver.Conn, error) {
+			c, err := f.Connect(ctx)
+			return mortalConn{driver.Wrapper{Conn: c}, &dead}, err
+		}))
+		require.NoError(t, err)
+		defer dying.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _, _ = dying.Mutex("k", TTL(50*time.Second), Retry(Constant(time.Minute))).Lock(ctx) }()
+		time.Sleep(3 * time.Second)
+		got := background(t, f.client(t).Mutex("k"))
+		time.Sleep(3 * time.Second)
+		dead.Store(true)
+		begun := time.Now()
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NotNil(t, <-got)
+		assert.LessOrEqual(t, time.Since(begun), 2*pollInterval+placeSlack)
+	})
+}
+
 // Who hears nothing may be granted the lock all the same. However seldom the policy looks,
 // that is noticed while it lasts.
 func TestWaiterWithoutMessagesTakesNoteOfItsGrant(t *testing.T) {
