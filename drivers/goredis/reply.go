@@ -77,6 +77,9 @@ func (c *conn) failure(ctx context.Context, err error) error {
 	if reply, ok := serverError(err); ok {
 		return reply
 	}
+	if errors.Is(err, redis.Nil) { // a Sentinel's reply
+		return driver.NotSent(fmt.Errorf("goredis: no Sentinel knows the master's name: %w", err))
+	}
 	if errors.Is(err, redis.ErrClosed) {
 		return driver.NotSent(fmt.Errorf("goredis: %w: %w", driver.ErrClosed, err))
 	}

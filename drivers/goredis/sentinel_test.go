@@ -73,8 +73,9 @@ func TestSentinelUnknownMaster(t *testing.T) {
 	})
 	_, err := conn.Do(soon(t), on("GET", "k"))
 	require.Error(t, err)
-	assert.NotEqual(t, driver.OutcomeReplied, driver.OutcomeOf(err))
+	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+	assert.ErrorContains(t, err, "no Sentinel knows the master's name")
 	for _, r := range conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("GET", "a"), on("GET", "b")}) {
-		assert.Error(t, r.Err)
+		assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(r.Err), "%v", r.Err)
 	}
 }

@@ -99,6 +99,9 @@ func (c *conn) unconnected(ctx context.Context, err error) error {
 	if over := c.over(ctx); over != nil {
 		return over
 	}
+	if err.Error() == "redigo: get on closed pool" { // by the application that made it
+		return fmt.Errorf("redigo: the pool is closed: %w", driver.ErrClosed)
+	}
 	err = answered(err)
 	_, invalid := errors.AsType[*url.Error](err)
 	switch {

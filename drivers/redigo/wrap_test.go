@@ -47,6 +47,19 @@ func TestWrappedPoolStaysOpen(t *testing.T) {
 	})
 }
 
+// Nothing mends a pool that the application has closed: nobody waits for that.
+func TestWrappedPoolThatIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		pool := r.pool()
+		c := r.wrap(pool)
+		do(t, c, "SET", "k", "v")
+		require.NoError(t, pool.Close())
+		_, err := c.Do(t.Context(), command("GET", "k"))
+		require.ErrorIs(t, err, driver.ErrClosed)
+		require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+	})
+}
+
 // exhausted returns a Conn on a pool of one connection, which is in use.
 func exhausted(t *testing.T, r *rig, wait bool) (*redis.Pool, driver.Conn) {
 	pool := r.pool()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	rue "github.com/redis/rueidis"
 
@@ -54,7 +55,11 @@ func open(ctx context.Context, cfg driver.Config) (driver.Conn, error) {
 	}
 	dialer.Close() // if NewClient still runs, it fails now or is just done
 	discard(m.client)
-	if err == nil {
+	switch {
+	case err != nil:
+	case strings.Contains(m.err.Error(), "No such master with that name"):
+		err = errors.New("no Sentinel knows the master's name") // the server has said nothing
+	default:
 		err = ownEnd(ctx, dialer.Redact(refused(m.err)))
 	}
 	return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", err))

@@ -324,6 +324,15 @@ func TestSentinel(t *testing.T) {
 	assert.NotEqual(t, before, topology.RunID)
 }
 
+func TestSentinelUnknownMaster(t *testing.T) {
+	nodes := servertest.Sentinel(t)
+	_, err := connector(t, driver.Config{Mode: driver.ModeSentinel, Addrs: nodes.Addrs(), Master: "nobody"}).Connect(t.Context())
+	require.ErrorContains(t, err, "no Sentinel knows the master's name")
+	_, refused := asServerError(err)
+	assert.False(t, refused)
+	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+}
+
 func TestDatabaseOutOfRange(t *testing.T) {
 	cfg := single(servertest.Single(t).Addr)
 	cfg.DB = 999
