@@ -15,7 +15,7 @@ import (
 
 // A Client takes locks on one deployment: a server, a master that Sentinels watch,
 // or a Cluster. It is safe for concurrent use; an application needs one for each
-// deployment.
+// deployment. It comes from [New], [Open] or [NewQuorum]; the zero Client is of no use.
 type Client struct {
 	deployment deployment
 	quorum     *quorum // nil on one deployment

@@ -11,7 +11,7 @@ import (
 
 // A Lease is one acquisition of a lock. It lives until Unlock, Detach, or loss,
 // whatever becomes of the context of the call that took it. Its methods may be called
-// from many goroutines.
+// from many goroutines. The zero Lease is of no use.
 type Lease struct {
 	tenure *tenure // which it holds, maybe together with others; its mu guards what follows
 	mutex  *Mutex
@@ -33,7 +33,9 @@ type Lease struct {
 func (l *Lease) Name() string { return l.mutex.name }
 
 // Token returns the fencing token, 0 if the lock is not [Fenced]. It stays the same
-// for the life of the lease.
+// for the life of the lease. That of a reader is the last writer's, and 0 where none is known:
+// nobody has written for as long as the last token is kept, a day at least, or the lock is on a
+// quorum.
 func (l *Lease) Token() Token { return l.token }
 
 // Mode tells how the lock is held.

@@ -8,7 +8,8 @@ import (
 
 // A Mutex describes a lock: its name and options. It holds no ownership; that is
 // the [Lease]'s. It is immutable and may be kept, shared and used from any number of
-// goroutines, or made anew for each use.
+// goroutines, or made anew for each use. It comes from [Client.Mutex]; the zero Mutex is of
+// no use.
 type Mutex struct {
 	// What every renewal needs lies together.
 	client  *Client

@@ -128,8 +128,8 @@ func ReadTTL(d time.Duration) Option {
 // share an owner, such as the context of one [Mutex.Do], do not exclude each other.
 //
 // All users of the lock must agree on it: to others the key holds another kind of
-// lock, see [ErrForeign]. A lock without it that is taken again under a context that
-// carries its lease gives [ErrDeadlock].
+// lock, see [ErrForeign]. A lock without it that the same client is to Lock again under a
+// context that carries its lease gives [ErrDeadlock].
 func Reentrant() Option {
 	return lockOption(func(c *lockConfig) { c.choose("Reentrant", modeReentrant) })
 }
@@ -213,7 +213,8 @@ func MaxHold(d time.Duration) Option {
 }
 
 // Fenced gives every lease of the lock a fencing token, larger than that of every
-// earlier one. All users of the lock must agree on it. See [Lease.Token].
+// earlier one; a reader has that of the last writer, if there is one. All users of the lock
+// must agree on it. See [Lease.Token].
 func Fenced() Option {
 	return lockOption(func(c *lockConfig) { c.fenced = true })
 }

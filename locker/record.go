@@ -32,8 +32,8 @@ type Holder struct {
 	Mode Mode
 	// Owner is the name of the [Owner], "" for a plain mutex.
 	Owner string
-	// Holds is how many holds the owner has on the server in this mode. Leases that
-	// one client made without asking the server share a hold.
+	// Holds is how many holds the owner has on the server in this mode, with this label and
+	// metadata. Leases that one client made without asking the server share a hold.
 	Holds int
 	// Label is the label of the holder's client, see [Label].
 	Label string

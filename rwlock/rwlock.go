@@ -36,7 +36,8 @@ import (
 )
 
 // A Lock describes a read-write lock: its name and options. It holds no ownership,
-// is immutable and may be shared, like a [locker.Mutex].
+// is immutable and may be shared, like a [locker.Mutex]. It comes from [New]; the zero Lock is
+// of no use.
 type Lock struct {
 	read, write *locker.Mutex
 }
