@@ -238,7 +238,9 @@ func requestError(name string, err error) error {
 		return fmt.Errorf("%w: its connection was closed", ErrClosed)
 	case transient(err):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case errors.Is(err, ErrInvalid), errors.Is(err, driver.ErrUnsupported): // no server has said so
+	case errors.Is(err, ErrInvalid): // no server has said so
+		return err
+	case errors.Is(err, driver.ErrUnsupported):
 		return fmt.Errorf("locker: %w", err)
 	}
 	return cmp.Or(refusal(name, err), fmt.Errorf("locker: the server refused: %w", err))
