@@ -65,6 +65,49 @@ func TestLsShowAndBreak(t *testing.T) {
 	assert.Equal(t, exitNotHeld, code, errs)
 }
 
+// Bytes that are not UTF-8 neither disturb the table nor reach the terminal, and what is shown
+// for them is enough to break the lock.
+func TestNamesThatAreNoText(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	c := observer(t, url)
+	hold(t, c, "aa", locker.Metadata("\xff"))
+	hold(t, c, "bb")
+	odd := "\x9b2J\xff2\t\u202e'\"é"
+	hold(t, c, odd)
+	hold(t, c, `"bb"`) // as bb would look if it were quoted
+	quoted := `"\x9b2J\xff2\t\u202e'\"é"`
+	code, out, errs := lockctl(t, url, "ls")
+	require.Zero(t, code, errs)
+	assert.Regexp(t, `(?m)^aa +\S+ +exclusive +\S+s +0 +- +"\\xff"$`, out)
+	assert.Regexp(t, `(?m)^bb +\S+ +exclusive +\S+s +0 +-`, out)
+	assert.Regexp(t, `(?m)^"\\"bb\\"" +\S+ +exclusive`, out)
+	assert.Contains(t, out, quoted+"  ")
+	code, out, errs = lockctl(t, url, "show", odd)
+	require.Zero(t, code, errs)
+	assert.Contains(t, out, quoted+"\n")
+	p := start(t, url, "watch", "--interval", "100ms")
+	eventually(t, "a look", func() bool { return strings.Contains(p.out.String(), quoted) })
+	assert.NotContains(t, p.out.String(), "\x9b2J")
+	_, out, _ = lockctl(t, url, "__complete", "break", "")
+	assert.Contains(t, out, "aa\nbb\n")
+	assert.NotContains(t, out, "2J", "a shell would take the quoted form for a name")
+
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("the rest needs a shell with $'…'")
+	}
+	inShell := "$'" + strings.ReplaceAll(strings.Trim(quoted, `"`), "'", `\'`) + "'"
+	cmd := program(t, url)
+	script := exec.Command(bash, "-c", `"$0" break --yes `+inShell, cmd.Path)
+	script.Env = append(cmd.Env, "LC_ALL=C.UTF-8")
+	b := startCmd(t, script)
+	require.Zero(t, b.code(t), b.err)
+	s, err := c.Inspect(t.Context(), odd)
+	require.NoError(t, err)
+	assert.False(t, s.Held())
+}
+
 // What show and break say of a lock of another library agrees: it may be held, and nobody
 // is told to delete it, nor asked whether to break what break does not touch.
 func TestShowAndBreakOfALockOfAnotherLibrary(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/golocker/golocker/locker"
 )
@@ -125,10 +126,18 @@ func seconds(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// printable returns text that does nothing to a terminal but to appear.
+// printable returns text that does nothing to a terminal but to appear. Quoted is also what
+// looks as if it were: one could not tell it from another name that is.
 func printable(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !plain(text) || strings.HasPrefix(text, `"`) {
 		return strconv.Quote(text)
 	}
 	return text
+}
+
+// plain tells whether text can be shown as it is. Bytes that are not UTF-8 cannot: 0x9b
+// begins an escape sequence, and 0xff is one of tabwriter's own. As runes they would be
+// U+FFFD, which is printable.
+func plain(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
