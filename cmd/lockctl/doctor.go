@@ -68,6 +68,9 @@ it could not see.
 Exit code 1 means that a problem was found; notes and warnings are none.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if timeout <= 0 {
+				return usage("--timeout %v: use a positive one", timeout)
+			}
 			if probe == "" {
 				probe = "lockctl:doctor:" + rand.Text()
 			}

@@ -225,6 +225,18 @@ func TestDoctorFindsProblems(t *testing.T) {
 	assert.Regexp(t, `warning +subscribing`, out)
 }
 
+// A timeout that nothing can meet says nothing of a server.
+func TestDoctorNeedsTime(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	for _, timeout := range []string{"0s", "-1s"} {
+		code, out, errs := lockctl(t, url, "doctor", "--timeout", timeout)
+		assert.Equal(t, exitUsage, code, errs)
+		assert.Contains(t, errs, "--timeout "+timeout+": use a positive one")
+		assert.Empty(t, out)
+	}
+}
+
 // Without a terminal watch writes one list below the other.
 func TestWatchWritesLines(t *testing.T) {
 	t.Parallel()
