@@ -24,7 +24,7 @@ const minRunTTL = time.Second
 // runFlags are the flags of lockctl run.
 type runFlags struct {
 	ttl      time.Duration
-	grace    time.Duration // negative: the default
+	grace    patience
 	wait     patience
 	nonblock bool
 	read     bool
@@ -36,7 +36,8 @@ type runFlags struct {
 	quiet    bool
 }
 
-// A patience is how long to wait; it may be given in seconds, as for flock(1).
+// A patience is how long to wait, for the lock or for the command; it may be given in
+// seconds, as for flock(1).
 type patience struct {
 	time.Duration
 	set bool
@@ -121,7 +122,7 @@ Exit codes: the command's own, or
 	flags.DurationVar(&f.ttl, "ttl", locker.DefaultTTL, "lease time: how long the others wait if this machine dies")
 	flags.VarP(&f.wait, "wait", "w", "wait so long at most, and not at all with 0 (also --timeout; default: for ever)")
 	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait: short for --wait 0")
-	flags.DurationVar(&f.grace, "grace", -1, "time between SIGTERM and SIGKILL (default a sixth of the TTL, 10s at most)")
+	flags.Var(&f.grace, "grace", "time between SIGTERM and SIGKILL (default a sixth of the TTL, 10s at most)")
 	flags.BoolVar(&f.read, "read", false, "share the lock with other readers: the reading side of a read-write lock")
 	flags.BoolVar(&f.write, "write", false, "the writing side of a read-write lock")
 	flags.BoolVar(&f.fenced, "fenced", false, "get a fencing token; all users of the lock must do so")
@@ -159,8 +160,8 @@ func (f *runFlags) check() error {
 		return usage("--ttl %v is too short to end a command in time: use %v or more", f.ttl, minRunTTL)
 	case f.ttl > locker.MaxTTL:
 		return usage("--ttl %v is too long: use %v at most", f.ttl, locker.MaxTTL)
-	case f.grace > f.ttl/4:
-		return usage("--grace %v is more than a quarter of --ttl %v: lower it, or raise the TTL", f.grace, f.ttl)
+	case f.grace.Duration > f.ttl/4:
+		return usage("--grace %v is more than a quarter of --ttl %v: lower it, or raise the TTL", f.grace.Duration, f.ttl)
 	case f.read && f.write:
 		return usage("--read and --write exclude each other")
 	case f.nonblock && f.wait.set && f.wait.Duration > 0:
@@ -168,8 +169,8 @@ func (f *runFlags) check() error {
 	case f.conflict < 0 || f.conflict > 255:
 		return usage("--conflict-exit-code %d: use one from 0 to 255", f.conflict)
 	}
-	if f.grace < 0 {
-		f.grace = min(f.ttl/6, 10*time.Second)
+	if !f.grace.set {
+		f.grace.Duration = min(f.ttl/6, 10*time.Second)
 	}
 	f.nonblock = f.nonblock || f.wait.set && f.wait.Duration == 0
 	return nil
@@ -177,7 +178,7 @@ func (f *runFlags) check() error {
 
 // times are when the command is ended before the lease is over.
 func (f *runFlags) times() guard.Times {
-	return guard.Times{Margin: max(f.ttl/50, 100*time.Millisecond), Grace: f.grace}
+	return guard.Times{Margin: max(f.ttl/50, 100*time.Millisecond), Grace: f.grace.Duration}
 }
 
 // options are those of the lock.

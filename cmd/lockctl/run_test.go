@@ -55,6 +55,9 @@ func TestRunExitCodes(t *testing.T) {
 		"an odd flag":        {url, []string{"run", "--no-such-flag", "free", "--", "true"}, 64, "no-such-flag"},
 		"a TTL too short":    {url, []string{"run", "--ttl", "500ms", "free", "--", "true"}, 64, "too short"},
 		"too much grace":     {url, []string{"run", "--ttl", "4s", "--grace", "2s", "free", "--", "true"}, 64, "quarter"},
+		"a negative grace":   {url, []string{"run", "--grace", "-5s", "free", "--", "true"}, 64, "not negative"},
+		"a negative TTL":     {url, []string{"run", "--ttl", "-5s", "free", "--", "true"}, 64, "too short"},
+		"a negative wait":    {url, []string{"run", "--wait", "-5s", "free", "--", "true"}, 64, "not negative"},
 		"both sides":         {url, []string{"run", "--read", "--write", "free", "--", "true"}, 64, "exclude each other"},
 		"a bad wait":         {url, []string{"run", "--wait", "soon", "free", "--", "true"}, 64, "use a time"},
 		"no server":          {"", []string{"run", "free", "--", "true"}, 64, "LOCKCTL_URL"},
@@ -76,6 +79,26 @@ func TestRunExitCodes(t *testing.T) {
 			assert.Contains(t, errs, test.says)
 			assert.NotContains(t, errs, "hunter2")
 		})
+	}
+}
+
+// The help has no default that is a mere sentinel.
+func TestHelpOfRunHasOneDefaultOfGrace(t *testing.T) {
+	t.Parallel()
+	code, out, errs := lockctl(t, "", "run", "--help")
+	require.Zero(t, code, errs)
+	assert.Regexp(t, `(?m)^ +--grace duration +.*\(default a sixth of the TTL, 10s at most\)$`, out)
+}
+
+// Without --grace it is a sixth of the TTL; 0 is none.
+func TestGraceOfRun(t *testing.T) {
+	for grace, want := range map[string]time.Duration{"": 5 * time.Second, "0": 0, "2": 2 * time.Second, "300ms": 300 * time.Millisecond} {
+		f := &runFlags{ttl: 30 * time.Second}
+		if grace != "" {
+			require.NoError(t, f.grace.Set(grace))
+		}
+		require.NoError(t, f.check())
+		assert.Equal(t, want, f.times().Grace, grace)
 	}
 }
 
