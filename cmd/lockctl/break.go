@@ -18,7 +18,10 @@ func (t *tool) breakCommand() *cobra.Command {
 		Short: "Take a lock away from whoever holds it",
 		Long: `Break ends all leases on a lock, whoever holds it. It is meant for a holder that is
 known to be dead. One that is alive goes on as if it held the lock until its next
-renewal, for a third of its TTL; only fencing tokens keep it from doing harm then.`,
+renewal, for a third of its TTL; only fencing tokens keep it from doing harm then.
+
+On a terminal it asks first. Exit code 1 means that the answer was no, and 66 that
+nobody holds the lock.`,
 		Args:              exactly(1, "the name of a lock"),
 		ValidArgsFunction: t.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -86,5 +89,5 @@ func (t *tool) confirm(l lockView) error {
 	case "y", "yes":
 		return nil
 	}
-	return &exitError{exitFailed, errors.New("nothing was done")}
+	return &exitError{exitDeclined, errors.New("nothing was done")}
 }

@@ -37,9 +37,9 @@ func TestTheManualIsComplete(t *testing.T) {
 	for _, name := range append([]string{urlVariable, driverVariable, prefixVariable}, heldVariables...) {
 		has("`" + name + "`")
 	}
-	for _, code := range []int{exitUsage, exitForeign, exitNotHeld, exitUnreachable, exitFailed, exitNotHad, exitRefused, exitLost, exitCannotRun, exitNotFound} {
+	for _, code := range []int{exitFindings, exitDeclined, exitUsage, exitForeign, exitNotHeld, exitUnreachable, exitFailed, exitNotHad, exitRefused, exitLost, exitCannotRun, exitNotFound} {
 		has("\n| " + strconv.Itoa(code) + " | ")
-		if code != exitNotHeld { // which run does not know
+		if code != exitNotHeld && code != exitFindings && code != exitDeclined { // which run does not know
 			assert.Contains(t, strings.ReplaceAll((&tool{}).runCommand().Long, "\n", "\n "), " "+strconv.Itoa(code)+" ", "the help of run")
 		}
 	}

@@ -47,9 +47,6 @@ type diagnosis struct {
 	Problems int       `json:"problems"`
 }
 
-// exitFindings is the exit code of a doctor that has found a problem.
-const exitFindings = 1
-
 func (t *tool) doctorCommand() *cobra.Command {
 	var probe string
 	var timeout time.Duration

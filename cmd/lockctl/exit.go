@@ -11,6 +11,8 @@ import (
 // Exit codes. Those up to 78 mean what sysexits.h says, as with flock(1), and the last ones
 // what they mean in shells; docs/lockctl.md lists them.
 const (
+	exitFindings    = 1   // doctor has found a problem
+	exitDeclined    = 1   // break was told not to
 	exitUsage       = 64  // the command line cannot be used
 	exitForeign     = 65  // the key holds something else than the lock that was asked for
 	exitNotHeld     = 66  // nobody holds the lock that was to be broken

@@ -138,7 +138,8 @@ func TestBreakAsks(t *testing.T) {
 	for _, test := range []struct {
 		answer string
 		held   bool
-	}{{"\n", true}, {"no\n", true}, {"y\n", false}} {
+		code   int
+	}{{"\n", true, exitDeclined}, {"no\n", true, exitDeclined}, {"\x04", true, exitDeclined}, {"y\n", false, 0}} {
 		hold(t, c, "k"+test.answer)
 		cmd := program(t, url, "break", "k"+test.answer)
 		tty, err := pty.Start(cmd)
@@ -155,6 +156,8 @@ func TestBreakAsks(t *testing.T) {
 		s, err := c.Inspect(t.Context(), "k"+test.answer)
 		require.NoError(t, err)
 		assert.Equal(t, test.held, s.Held(), "%q: %s", test.answer, out)
+		assert.Equal(t, test.code, cmd.ProcessState.ExitCode(), "%q: %s", test.answer, out)
+		assert.Equal(t, test.held, strings.Contains(out.String(), "nothing was done"), "%q: %s", test.answer, out)
 	}
 }
 
