@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -288,6 +289,28 @@ func TestBench(t *testing.T) {
 	code, out, errs := lockctl(t, url, "bench", "--duration", "50ms", "--goroutines", "1")
 	assert.Zero(t, code, errs)
 	assert.Contains(t, out, "hand-off")
+}
+
+// What could not be written was not said, so that a script must not go on as if it had been.
+func TestAFullDiskIsAnError(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	url := "redis://" + servertest.Single(t).Addr
+	hold(t, observer(t, url), "k")
+	for _, args := range [][]string{
+		{"version"}, {"version", "--json"}, {"--help"}, {"help", "run"}, {"run", "--help"}, {}, {"completion", "bash"}, {"__complete", "show", ""},
+		{"ls"}, {"ls", "--json"}, {"show", "k"}, {"watch"}, {"doctor"}, {"bench", "--duration", "1ms", "--goroutines", "1"}, {"break", "k", "--yes"},
+	} {
+		cmd := program(t, url, args...)
+		cmd.Stdout = full
+		p := startCmd(t, cmd)
+		assert.Equal(t, exitFailed, p.code(t), "%q: %s", args, p.err)
+		assert.Contains(t, p.err.String(), "no space left", "%q", args)
+	}
 }
 
 func TestVersionAndCompletion(t *testing.T) {

@@ -28,6 +28,8 @@ type tool struct {
 
 // execute runs lockctl and returns its exit code.
 func execute(ctx context.Context, args []string, s streams) int {
+	out := &outlet{Writer: s.out}
+	s.out = out
 	t := &tool{streams: s}
 	root := t.root()
 	root.SetArgs(longURL(args))
@@ -35,6 +37,9 @@ func execute(ctx context.Context, args []string, s streams) int {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = out.err
+	}
 	if e, ok := errors.AsType[*exitError](err); err != nil && (!ok || e.err != nil) {
 		t.complain(err)
 	}
@@ -135,8 +140,26 @@ func (t *tool) writeJSON(v any) error {
 	return e.Encode(v)
 }
 
+// An outlet remembers that it could not be written to, which neither cobra's help nor all
+// commands look at.
+type outlet struct {
+	io.Writer
+	err error
+}
+
+func (o *outlet) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
 // isTerminal tells whether stream is one, where somebody reads or types.
 func isTerminal(stream any) bool {
+	if o, ok := stream.(*outlet); ok {
+		stream = o.Writer
+	}
 	f, ok := stream.(*os.File)
 	return ok && isTerminalFile(f)
 }
