@@ -26,7 +26,8 @@
 // [locker.Lease.Upgrade], a writer a reader by [locker.Lease.Downgrade].
 //
 // With locker.Fenced each writer gets a larger fencing token than all before, and
-// readers get that of the last writer, so that they can tell what they have read.
+// readers get that of the last writer, so that they can tell what they have read; theirs is
+// 0 where none is known, see [locker.Lease.Token].
 package rwlock
 
 import (

@@ -106,6 +106,12 @@ Exit codes: the command's own, or
 			if err := f.check(); err != nil {
 				return err
 			}
+			if err := t.target.settle(); err != nil {
+				return err
+			}
+			if f.read && f.fenced && t.target.quorum() {
+				return usage("--read and --fenced exclude each other on a quorum, whose readers have no fencing tokens: leave out --fenced, or use one deployment")
+			}
 			path, err := findCommand(args[1])
 			if err != nil {
 				return err
@@ -125,7 +131,7 @@ Exit codes: the command's own, or
 	flags.Var(&f.grace, "grace", "time between SIGTERM and SIGKILL (default a sixth of the TTL, 10s at most)")
 	flags.BoolVar(&f.read, "read", false, "share the lock with other readers: the reading side of a read-write lock")
 	flags.BoolVar(&f.write, "write", false, "the writing side of a read-write lock")
-	flags.BoolVar(&f.fenced, "fenced", false, "get a fencing token; all users of the lock must do so")
+	flags.BoolVar(&f.fenced, "fenced", false, "get a fencing token; all users of the lock must do so (a reader gets the last writer's while that is kept, and none on a quorum)")
 	flags.StringVar(&f.metadata, "metadata", "", "a text that others see while the lock is held (default the command's name)")
 	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotHad, "exit code when the lock was not had in time")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say when the lock is had and given up")

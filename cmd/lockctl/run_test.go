@@ -196,6 +196,39 @@ func TestRunReadersShare(t *testing.T) {
 	assert.Equal(t, exitNotHad, code, errs)
 }
 
+// A reader has the last writer's token, if there is one.
+func TestRunTellsReadersOfTheLastWritersToken(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	token := func(side string) string {
+		code, out, errs := lockctl(t, url, "run", side, "--fenced", "fresh", "--", "sh", "-c", "echo ${LOCKCTL_TOKEN-unset}")
+		require.Zero(t, code, errs)
+		return out
+	}
+	assert.Equal(t, "unset\n", token("--read"))
+	written := token("--write")
+	assert.Regexp(t, `^\d{16}\n$`, written)
+	assert.Equal(t, written, token("--read"))
+}
+
+// On a quorum readers have none, ever: who asks for one is told.
+func TestRunRefusesATokenThatReadersOfAQuorumDoNotHave(t *testing.T) {
+	t.Parallel()
+	var urls []string
+	for _, s := range servertest.Servers(t, 3) {
+		urls = append(urls, "redis://"+s.Addr)
+	}
+	quorum := strings.Join(urls, " ")
+	code, out, errs := lockctl(t, quorum, "--bootstrap", "run", "--read", "--fenced", "k", "--", "echo", "ran")
+	assert.Equal(t, exitUsage, code, errs)
+	assert.Contains(t, errs, "readers have no fencing tokens")
+	assert.Empty(t, out)
+	for _, flag := range []string{"--read", "--fenced", "--write"} {
+		code, _, errs = lockctl(t, quorum, "--bootstrap", "run", flag, "k"+flag, "--", "true")
+		assert.Zero(t, code, errs)
+	}
+}
+
 func TestRunSaysWhatHappensAsJSON(t *testing.T) {
 	t.Parallel()
 	url := "redis://" + servertest.Single(t).Addr

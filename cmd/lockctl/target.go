@@ -26,16 +26,19 @@ type target struct {
 	urls   []string
 	driver string
 	prefix string
-	quorum redlock.Config
+	nodes  redlock.Config
 }
+
+// quorum tells whether there are several servers. It is known once they are settled.
+func (t *target) quorum() bool { return len(t.urls) > 1 }
 
 func (t *target) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&t.urls, "url", nil, "the server, such as redis://localhost:6379/0; several make a quorum (default $"+urlVariable+")")
 	flags.StringVar(&t.driver, "driver", "", "the client to use: "+strings.Join(locker.Drivers(), ", ")+" (default $"+driverVariable+" or goredis)")
 	flags.StringVar(&t.prefix, "prefix", "", "what all clients put before the names of locks (default $"+prefixVariable+" or none)")
-	flags.DurationVar(&t.quorum.NodeTimeout, "node-timeout", locker.DefaultNodeTimeout, "how long one server of a quorum is waited for")
-	flags.DurationVar(&t.quorum.LongestTTL, "longest-ttl", locker.DefaultLongestTTL, "the longest TTL of any client of a quorum")
-	flags.BoolVar(&t.quorum.Bootstrap, "bootstrap", false, "use the servers of a quorum at once, which must never have kept a lock")
+	flags.DurationVar(&t.nodes.NodeTimeout, "node-timeout", locker.DefaultNodeTimeout, "how long one server of a quorum is waited for")
+	flags.DurationVar(&t.nodes.LongestTTL, "longest-ttl", locker.DefaultLongestTTL, "the longest TTL of any client of a quorum")
+	flags.BoolVar(&t.nodes.Bootstrap, "bootstrap", false, "use the servers of a quorum at once, which must never have kept a lock")
 }
 
 func (t *target) completeFlags(root *cobra.Command) {
@@ -78,10 +81,10 @@ func (t *target) open(opts ...locker.ClientOption) (*locker.Client, error) {
 	opts = append(opts, locker.Prefix(t.prefix))
 	var client *locker.Client
 	var err error
-	if len(t.urls) == 1 {
-		client, err = locker.Open(t.driver, t.urls[0], opts...)
+	if t.quorum() {
+		client, err = redlock.Open(t.driver, t.urls, append(opts, t.nodes)...)
 	} else {
-		client, err = redlock.Open(t.driver, t.urls, append(opts, t.quorum)...)
+		client, err = locker.Open(t.driver, t.urls[0], opts...)
 	}
 	if err != nil {
 		return nil, &exitError{exitUsage, err}
