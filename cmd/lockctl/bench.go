@@ -62,7 +62,10 @@ server as heavily as it can while it runs.`,
 			if slices.ContainsFunc(goroutines, func(n int) bool { return n < 1 || n > 10000 }) {
 				return usage("--goroutines: use numbers from 1 to 10000")
 			}
-			opts := []locker.ClientOption{locker.TTL(benchTTL)}
+			if err := t.target.settle(); err != nil {
+				return err
+			}
+			opts := []locker.ClientOption{locker.TTL(t.target.within(benchTTL))}
 			if fenced {
 				opts = append(opts, locker.Fenced())
 			}

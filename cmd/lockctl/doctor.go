@@ -125,7 +125,7 @@ func diagnosisOf(patients []patient) diagnosis {
 
 // tryLocks takes a lock of each kind and gives it up.
 func (t *tool) tryLocks(ctx context.Context, name string, timeout time.Duration) ([]finding, error) {
-	client, err := t.target.open(locker.TTL(10 * time.Second))
+	client, err := t.target.open(locker.TTL(t.target.within(10 * time.Second)))
 	if err != nil {
 		return nil, err
 	}

@@ -241,6 +241,23 @@ func TestDoctorNeedsTime(t *testing.T) {
 	}
 }
 
+// On a quorum of short leases doctor and bench take shorter ones themselves.
+func TestDoctorAndBenchWithAShortLongestTTL(t *testing.T) {
+	t.Parallel()
+	var urls []string
+	for _, s := range servertest.Servers(t, 3) {
+		urls = append(urls, "redis://"+s.Addr)
+	}
+	quorum := strings.Join(urls, " ")
+	d := decoded[diagnosis](t, quorum, "doctor", "--longest-ttl", "5s", "--bootstrap")
+	assert.Zero(t, d.Problems, d)
+	b := decoded[benchView](t, quorum, "bench", "--longest-ttl", "5s", "--duration", "20ms", "--goroutines", "1")
+	assert.Positive(t, b.HandOff.Count)
+	code, _, errs := lockctl(t, quorum, "doctor", "--longest-ttl", "5ms")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "LongestTTL", "the TTL is not what was wrong")
+}
+
 // Without a terminal watch writes one list below the other.
 func TestWatchWritesLines(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -31,6 +32,14 @@ type target struct {
 
 // quorum tells whether there are several servers. It is known once they are settled.
 func (t *target) quorum() bool { return len(t.urls) > 1 }
+
+// within returns ttl, or what a quorum allows if that is less.
+func (t *target) within(ttl time.Duration) time.Duration {
+	if longest := t.nodes.LongestTTL; t.quorum() && longest >= locker.MinTTL { // else it is not what is wrong with the TTL
+		return min(ttl, longest)
+	}
+	return ttl
+}
 
 func (t *target) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&t.urls, "url", nil, "the server, such as redis://localhost:6379/0; several make a quorum (default $"+urlVariable+")")
