@@ -44,6 +44,7 @@ package lockotel
 
 import (
 	"context"
+	"fmt"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -64,18 +65,44 @@ type config struct {
 	meters     metric.MeterProvider
 	spanName   func(string) string
 	metricName func(string) string
+	problem    error // the first
+}
+
+func (c *config) reject(problem string) {
+	if c.problem == nil {
+		c.problem = fmt.Errorf("%w: lockotel: %s", locker.ErrInvalid, problem)
+	}
 }
 
 // WithTracerProvider sets where spans go. The default is the global provider.
-func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(c *config) {
+		if p == nil {
+			c.reject("WithTracerProvider(nil); leave it out for the global provider, or use that of package noop for no spans")
+		}
+		c.tracers = p
+	}
+}
 
 // WithMeterProvider sets where metrics go. The default is the global provider.
-func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return func(c *config) {
+		if p == nil {
+			c.reject("WithMeterProvider(nil); leave it out for the global provider, or use that of package noop for no metrics")
+		}
+		c.meters = p
+	}
+}
 
 // WithSpanNames gives spans the attribute golocker.lock.name, with the value that label
 // returns for a lock's name. By default it is left out: names may say who a customer is.
 func WithSpanNames(label func(name string) string) Option {
-	return func(c *config) { c.spanName = label }
+	return func(c *config) {
+		if label == nil {
+			c.reject("WithSpanNames(nil); leave it out for no names")
+		}
+		c.spanName = label
+	}
 }
 
 // WithMetricNames gives metrics about a lock the attribute golocker.lock.name, with the value
@@ -83,15 +110,28 @@ func WithSpanNames(label func(name string) string) Option {
 // id follows it. By default it is left out. There should be few values, as each makes a time
 // series of its own; beyond its limit of 2000 the SDK puts them together.
 func WithMetricNames(label func(name string) string) Option {
-	return func(c *config) { c.metricName = label }
+	return func(c *config) {
+		if label == nil {
+			c.reject("WithMetricNames(nil); leave it out for no names")
+		}
+		c.metricName = label
+	}
 }
 
 // New returns an observer that makes spans and metrics, for locker.Observe. It fails if the
-// meter provider does.
+// meter provider does, and with locker.ErrInvalid if something is nil: an option, a provider,
+// or a function.
 func New(opts ...Option) (locker.Observer, error) {
 	c := config{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider()}
 	for _, o := range opts {
+		if o == nil {
+			c.reject("a nil Option; leave it out")
+			continue
+		}
 		o(&c)
+	}
+	if c.problem != nil {
+		return locker.Observer{}, c.problem
 	}
 	t := &tracer{Tracer: c.tracers.Tracer(scope), name: c.spanName}
 	m, err := newMeter(c.meters.Meter(scope), c.metricName)

@@ -288,6 +288,21 @@ func TestAMeterProviderMayFail(t *testing.T) {
 	assert.ErrorIs(t, err, errNoMeter)
 }
 
+// What is nil is found by New, and neither by the first lock nor by a panic.
+func TestNilIsInvalid(t *testing.T) {
+	for says, opt := range map[string]lockotel.Option{
+		"a nil Option":            nil,
+		"WithTracerProvider(nil)": lockotel.WithTracerProvider(nil),
+		"WithMeterProvider(nil)":  lockotel.WithMeterProvider(nil),
+		"WithSpanNames(nil)":      lockotel.WithSpanNames(nil),
+		"WithMetricNames(nil)":    lockotel.WithMetricNames(nil),
+	} {
+		_, err := lockotel.New(opt)
+		require.ErrorIs(t, err, locker.ErrInvalid)
+		assert.ErrorContains(t, err, "lockotel: "+says+"; leave it out")
+	}
+}
+
 var errNoMeter = errors.New("no meter")
 
 type failing struct{ noop.MeterProvider }
