@@ -18,6 +18,7 @@ package lockdebug
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +36,12 @@ const maxRows = 1000
 // for application/json: an object of the form of [Report]. With the query refresh=5 the
 // page loads itself again every 5 seconds; at least 1. A page shows the first 1000
 // leases and waiters of each client.
+//
+// Handler panics if a client is nil, which is a mistake in the program.
 func Handler(clients ...*locker.Client) http.Handler {
+	if slices.Contains(clients, nil) {
+		panic("lockdebug: Handler of a nil Client; give it what locker.New or locker.Open has returned, once that is checked for an error")
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")

@@ -108,6 +108,16 @@ func TestJSONOfNothingHasEmptyLists(t *testing.T) {
 	})
 }
 
+// A mistake is found when the handler is made, and not by each request.
+func TestNilIsFoundByHandler(t *testing.T) {
+	const says = "lockdebug: Handler of a nil Client; give it what locker.New or locker.Open has returned, once that is checked for an error"
+	assert.PanicsWithValue(t, says, func() { Handler(nil) })
+	c, err := locker.New(willing{map[string]bool{}})
+	require.NoError(t, err)
+	defer c.Close()
+	assert.PanicsWithValue(t, says, func() { Handler(c, nil) })
+}
+
 func TestOnlyReading(t *testing.T) {
 	h := Handler()
 	w := httptest.NewRecorder()

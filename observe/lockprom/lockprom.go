@@ -66,10 +66,14 @@ var (
 	ratios = []float64{0, .05, .1, .2, .3, .4, .5, .6, .7, .8, .9, 1}
 )
 
-// New returns metrics that count nothing yet.
+// New returns metrics that count nothing yet. It panics if an option is nil, or the function
+// of [Names]: both are mistakes in the program.
 func New(opts ...Option) *Metrics {
 	m := &Metrics{}
 	for _, o := range opts {
+		if o == nil {
+			panic("lockprom: New with a nil Option; leave it out")
+		}
 		o(m)
 	}
 	labels := func(labels ...string) []string {

@@ -184,6 +184,12 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	assert.Equal(t, 1.0, scrape(t, m).value("golocker_held", "lock=k\uFFFD\n\"", "mode=exclusive"))
 }
 
+// A mistake is found when the program begins, and not by its first lock.
+func TestNilIsFoundByNew(t *testing.T) {
+	assert.PanicsWithValue(t, "lockprom: New with a nil Option; leave it out", func() { lockprom.New(nil) })
+	assert.PanicsWithValue(t, "lockprom: New with Names(nil); leave it out for no names, or give it a function that returns a label", func() { lockprom.New(lockprom.Names(nil)) })
+}
+
 func TestTheLabelHasFewValues(t *testing.T) {
 	m := lockprom.New(lockprom.Names(func(name string) string { return name }))
 	o := m.Observer()

@@ -23,7 +23,12 @@ const OtherNames = "_other"
 // [OtherNames] for all others. label is called by many goroutines at once, and must not
 // block; bytes that are not UTF-8 are replaced in what it returns.
 func Names(label func(name string) string) Option {
-	return func(m *Metrics) { m.names = &names{of: label, known: map[string]bool{}} }
+	return func(m *Metrics) {
+		if label == nil {
+			panic("lockprom: New with Names(nil); leave it out for no names, or give it a function that returns a label")
+		}
+		m.names = &names{of: label, known: map[string]bool{}}
+	}
 }
 
 // names keeps the values of the label few.
