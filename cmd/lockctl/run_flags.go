@@ -103,10 +103,13 @@ Exit codes: the command's own, or
 			return nil, cobra.ShellCompDirectiveDefault
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(); err != nil {
+			if err := t.target.settle(); err != nil {
 				return err
 			}
-			if err := t.target.settle(); err != nil {
+			if !cmd.Flags().Changed("ttl") {
+				f.ttl = max(t.target.within(f.ttl), minRunTTL)
+			}
+			if err := f.check(); err != nil {
 				return err
 			}
 			if f.read && f.fenced && t.target.quorum() {

@@ -211,6 +211,35 @@ func TestRunTellsReadersOfTheLastWritersToken(t *testing.T) {
 	assert.Equal(t, written, token("--read"))
 }
 
+// Nothing asks for a longer lease than a quorum allows unless it is told to.
+func TestOnAQuorumWithAShortLongestTTL(t *testing.T) {
+	t.Parallel()
+	var urls []string
+	for _, s := range servertest.Servers(t, 3) {
+		urls = append(urls, "redis://"+s.Addr)
+	}
+	quorum := strings.Join(urls, " ")
+	short := func(args ...string) []string { return append([]string{"--longest-ttl", "10s", "--bootstrap"}, args...) }
+	for _, flags := range [][]string{{"--ttl", "5s"}, nil} {
+		code, out, errs := lockctl(t, quorum, short(append(append([]string{"run"}, flags...), "k", "--", "echo", "ok")...)...)
+		assert.Zero(t, code, errs)
+		assert.Equal(t, "ok\n", out)
+	}
+	p := start(t, quorum, short("run", "held", "--", "sh", "-c", "echo ok; sleep 60")...)
+	eventually(t, "it is held", func() bool { return p.out.String() != "" })
+	locks := decoded[[]lockView](t, quorum, short("ls")...)
+	require.Len(t, locks, 1)
+	assert.LessOrEqual(t, locks[0].Holders[0].RemainingMS, int64(10000))
+	assert.True(t, decoded[lockView](t, quorum, short("show", "held")...).Held)
+	code, _, errs := lockctl(t, quorum, short("break", "held", "--yes")...)
+	assert.Zero(t, code, errs)
+	assert.Equal(t, exitLost, p.code(t), p.err)
+
+	code, _, errs = lockctl(t, quorum, short("run", "--ttl", "11s", "k", "--", "true")...)
+	assert.Equal(t, exitUsage, code, errs)
+	assert.Contains(t, errs, "LongestTTL")
+}
+
 // On a quorum readers have none, ever: who asks for one is told.
 func TestRunRefusesATokenThatReadersOfAQuorumDoNotHave(t *testing.T) {
 	t.Parallel()
