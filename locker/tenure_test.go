@@ -336,6 +336,31 @@ func TestUnlockWhoseReplyIsLostHandsTheLockOn(t *testing.T) {
 	}
 }
 
+// A driver that panics takes its caller down, and leaves the lock to the others all the same.
+func TestPanicOfARelease(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		held, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		next := background(t, m)
+		time.Sleep(time.Second) // too long for the lock to be passed on
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if cmd.Args[1] != mutexFamily.release.sha {
+					return nil
+				}
+				f.set(func() { f.before = nil })
+				panic("in the driver")
+			}
+		})
+		assert.Panics(t, func() { held.Unlock(t.Context()) })
+		lease := granted(next)
+		require.NotNil(t, lease)
+		assert.NoError(t, held.Unlock(t.Context()), "again")
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
 // Once the lease may have run out, nobody knows whether it was released or lost.
 func TestUnlockUnansweredUntilTheLeaseIsOverIsNotSaidToHaveReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {

@@ -59,9 +59,8 @@ func (l *Lease) unlock(ctx context.Context) (passed bool, err error) {
 	if !begun {
 		return false, err
 	}
-	outcome, known := t.release(ctx)
-	t.endRelease(outcome, known)
-	return false, outcome
+	err, _ = t.release(ctx)
+	return false, err
 }
 
 // outlive returns a context that ends with ctx, but not by the end of the lease
@@ -164,12 +163,19 @@ func awaitRenewal(ctx context.Context, renewal <-chan struct{}) {
 	}
 }
 
-// release makes the request until its outcome is known or time is up.
+// release makes the request until its outcome is known or time is up, and then has it made
+// in the background.
 func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
 	t.mu.Lock()
 	unsure, lapse := t.unsure, t.lapse
 	t.mu.Unlock()
 	c := t.releaseCall()
+	defer func() { // also where the driver panics, and somebody recovers
+		if !known {
+			t.errand(c, lapse)
+		}
+		t.endRelease(outcome, known)
+	}()
 	var last error
 	begun := time.Now()
 	for n := 0; ctx.Err() == nil; n++ {
@@ -191,7 +197,6 @@ func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
 			break
 		}
 	}
-	t.errand(c, lapse)
 	what, ended := fmt.Sprintf("unlock %q", t.mutex.name), context.Cause(ctx)
 	if ended != nil && errors.Is(last, ended) {
 		ended = nil // it is told by what was tried last
