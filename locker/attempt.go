@@ -105,12 +105,7 @@ func (a *attempt) undo(reservation string, remember time.Duration) (c call, done
 // the lock may stay taken.
 func (a *attempt) errand(c call, frees bool, done func()) {
 	until := time.Now().Add(max(a.req.ttl, 10*time.Second))
-	if !a.client.dog.errand(&errand{name: a.req.name, call: c, until: until, frees: frees, done: done}) {
-		done()
-		if frees {
-			a.client.missed(a.req.name)
-		}
-	}
+	a.client.errand(&errand{name: a.req.name, call: c, until: until, frees: frees, done: done})
 }
 
 // remember is for how long the server has to know that the attempt's id is over.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -41,9 +42,9 @@ type Client struct {
 	calls      int           // in progress
 	idle       chan struct{} // closed when calls falls to 0, if somebody waits for that
 	closing    bool
-	closed     chan struct{} // closed when Close is done
-	unreleased []string      // locks whose release was never confirmed, once closing
-	err        error         // of Close
+	closed     chan struct{}        // closed when Close is done
+	unreleased map[string]time.Time // until when locks may be held whose release was never confirmed
+	err        error                // of Close
 }
 
 // New returns a client on connector, which comes from a driver's Wrap function or
@@ -191,14 +192,26 @@ func (c *Client) settle(within time.Duration) {
 	}
 }
 
-// missed notes a lock whose release nobody cares for any more, for Close to report.
-func (c *Client) missed(name string) {
+// maxMissed bounds how many locks that were missed an open client remembers.
+const maxMissed = 1024
+
+// missed notes a lock whose release nobody cares for any more, for Close to report. It is
+// free at lapse.
+func (c *Client) missed(name string, lapse time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
-		c.unreleased = append(c.unreleased, name)
+	if len(c.unreleased) >= maxMissed {
+		maps.DeleteFunc(c.unreleased, lapsed)
+	}
+	if c.unreleased == nil {
+		c.unreleased = map[string]time.Time{}
+	}
+	if (c.closing || len(c.unreleased) < maxMissed) && c.unreleased[name].Before(lapse) {
+		c.unreleased[name] = lapse
 	}
 }
+
+func lapsed(_ string, lapse time.Time) bool { return !time.Now().Before(lapse) }
 
 // sleep waits for d. It returns the ctx's error, or ErrClosed.
 func (c *Client) sleep(ctx context.Context, d time.Duration) error {
@@ -225,7 +238,8 @@ const closeTime = 5 * time.Second
 // client library may need for its own timeouts.)
 //
 // The error names the locks whose release the server did not confirm within 5
-// seconds; they are free when their TTL has passed. Queues of locks that calls have
+// seconds, and what an outage before has left and has not lapsed yet; they are free when
+// their TTL has passed. Queues of locks that calls have
 // waited for are left within a second, or lapse. Close may be called again; it
 // gives the same answer.
 func (c *Client) Close() error {
@@ -250,9 +264,8 @@ func (c *Client) Close() error {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if names := c.unreleased; len(names) > 0 {
-		slices.Sort(names)
-		names = slices.Compact(names)
+	maps.DeleteFunc(c.unreleased, lapsed)
+	if names := slices.Sorted(maps.Keys(c.unreleased)); len(names) > 0 {
 		c.err = errors.Join(failed(fmt.Sprintf("close: %d locks may not have been released, and are free when their TTL has passed: %.500q", len(names), names), ErrUnknown), c.err)
 	}
 	return c.err
@@ -263,6 +276,7 @@ type farewell struct {
 	call   call
 	tenure *tenure // nil for an errand
 	name   string
+	until  time.Time
 	frees  bool // without it the lock may stay taken
 	unsure bool // the request was made and not answered
 }
@@ -277,11 +291,11 @@ func (c *Client) finish(jobs []*job) {
 	for _, j := range jobs {
 		switch t := j.task.(type) {
 		case *tenure:
-			if call, ok := t.startClose(); ok {
-				last = append(last, farewell{call: call, tenure: t, name: t.mutex.name, frees: true})
+			if call, lapse, ok := t.startClose(); ok {
+				last = append(last, farewell{call: call, tenure: t, name: t.mutex.name, until: lapse, frees: true})
 			}
 		case *errand:
-			if f := (farewell{call: t.call, name: t.name, frees: t.frees}); f.frees {
+			if f := (farewell{call: t.call, name: t.name, until: t.until, frees: t.frees}); f.frees {
 				last = append(last, f)
 			} else {
 				courtesies = append(courtesies, f)
@@ -332,7 +346,7 @@ func (c *Client) say(within time.Duration, batch []farewell) {
 			f.tenure.endRelease(nil, false)
 		}
 		if f.frees {
-			c.missed(f.name)
+			c.missed(f.name, f.until)
 		}
 	}
 }

@@ -12,13 +12,14 @@ import (
 // release, or the end of an attempt. It is repeated until the server answers, or
 // until what it would clean up has lapsed by itself.
 type errand struct {
-	job   job
-	dog   *watchdog
-	name  string // of the lock, for reports
-	call  call
-	until time.Time
-	frees bool   // without it a lock may stay taken
-	done  func() // called when it is over; may be nil
+	job    job
+	client *Client
+	name   string // of the lock, for reports
+	call   call
+	until  time.Time
+	frees  bool   // without it a lock may stay taken
+	held   bool   // it is about a lease that was had
+	done   func() // called when it is over
 
 	mu    sync.Mutex
 	tries int
@@ -26,8 +27,9 @@ type errand struct {
 }
 
 const (
-	// maxErrands bounds what a client remembers to clean up while its server does
-	// not answer. What is beyond lapses with its TTL.
+	// maxErrands bounds what a client remembers to clean up after attempts while its
+	// server does not answer. What is beyond lapses with its TTL. Leases bound themselves
+	// how many of them there are to be released.
 	maxErrands  = 4096
 	errandPause = 5 * time.Second
 	// minorityTime is for how long an errand goes on for a minority of a quorum, once
@@ -35,16 +37,26 @@ const (
 	minorityTime = time.Second
 )
 
-// errand begins e. It returns false if it cannot: the watchdog is closed or has too many.
-func (w *watchdog) errand(e *errand) bool {
-	w.mu.Lock()
-	full := w.underway >= maxErrands
-	if !full {
-		w.underway++
+// errand begins e, unless the client is closed or has too many.
+func (c *Client) errand(e *errand) {
+	e.client, e.job.task = c, e
+	if !c.dog.count(e, 1) || !c.dog.add(&e.job, time.Now(), 0) {
+		e.forget()
 	}
-	w.mu.Unlock()
-	e.dog, e.job.task = w, e
-	return !full && w.add(&e.job, time.Now(), 0)
+}
+
+// count changes the number of errands that are bounded. It returns false if there are too many.
+func (w *watchdog) count(e *errand, by int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.held {
+		return true
+	}
+	if by > 0 && w.underway >= maxErrands {
+		return false
+	}
+	w.underway += by
+	return true
 }
 
 func (e *errand) due(now moment) need {
@@ -54,12 +66,12 @@ func (e *errand) due(now moment) need {
 		e.end()
 		return need{}
 	}
-	e.dog.move(&e.job, now.at.Add(time.Minute), 0)
+	e.client.dog.move(&e.job, now.at.Add(time.Minute), 0)
 	if e.asked {
 		return need{} // its reply says how to go on
 	}
 	e.asked = true
-	return need{DefaultAttemptTimeout, true, uint8(e.dog.deployment.shard(e.call.key()))}
+	return need{DefaultAttemptTimeout, true, uint8(e.client.deployment.shard(e.call.key()))}
 }
 
 func (e *errand) begin(moment, time.Duration) (call, bool) { return e.call, true }
@@ -77,15 +89,19 @@ func (e *errand) reply(_, now moment, _ driver.Value, err error) {
 	}
 	e.asked = false
 	e.tries++
-	e.dog.move(&e.job, next, 0)
+	e.client.dog.move(&e.job, next, 0)
 }
 
 func (e *errand) end() {
-	e.dog.move(&e.job, time.Time{}, 0)
-	e.dog.mu.Lock()
-	e.dog.underway--
-	e.dog.mu.Unlock()
-	if e.done != nil {
-		e.done()
+	e.client.dog.move(&e.job, time.Time{}, 0)
+	e.client.dog.count(e, -1)
+	e.done()
+}
+
+// forget ends e without its request.
+func (e *errand) forget() {
+	e.done()
+	if e.frees {
+		e.client.missed(e.name, e.until)
 	}
 }

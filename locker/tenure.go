@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,10 +29,11 @@ type tenure struct {
 	rest        *rest // the nodes of a quorum that were not asked, or nil
 	line        *line // along which it may be passed on; nil if it may not
 
-	mu       sync.Mutex // guards what follows, and the handles' own state
-	released bool       // or detached; outcome is known
-	unsure   bool       // a release was sent and not answered
-	held     *Lease     // the first of the handles that hold it; nil once it is over
+	mu       sync.Mutex  // guards what follows, and the handles' own state
+	released bool        // or detached; outcome is known
+	unsure   bool        // a release was sent and not answered
+	tidied   atomic.Bool // an errand makes its last request
+	held     *Lease      // the first of the handles that hold it; nil once it is over
 	term     term
 	lasts    time.Duration // the TTL that the last answered request has armed
 	// lapse is when the server has certainly let go, if no request is in flight.

@@ -207,10 +207,11 @@ func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
 	return failed(what, ErrUnknown, ended, last), false
 }
 
-// errand has c, without which the lock may stay taken, made in the background.
+// errand has c, without which the lock may stay taken, made in the background. However often
+// Unlock is called, there is one at a time.
 func (t *tenure) errand(c call, until time.Time) {
-	if !t.client.dog.errand(&errand{name: t.mutex.name, call: c, until: until, frees: true}) {
-		t.client.missed(t.mutex.name)
+	if t.tidied.CompareAndSwap(false, true) {
+		t.client.errand(&errand{name: t.mutex.name, call: c, until: until, frees: true, held: true, done: func() { t.tidied.Store(false) }})
 	}
 }
 
@@ -247,13 +248,13 @@ func (t *tenure) releaseCall() call {
 // startClose ends the tenure because its client closes. ok tells whether it is to
 // be released by the call; an Unlock in progress does that itself. endRelease notes
 // the outcome.
-func (t *tenure) startClose() (c call, ok bool) {
+func (t *tenure) startClose() (c call, lapse time.Time, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lose(ErrClosed)
 	if t.released || t.releasing {
-		return call{}, false
+		return call{}, time.Time{}, false
 	}
 	t.releasing = true
-	return t.releaseCall(), true
+	return t.releaseCall(), t.lapse, true
 }

@@ -1,0 +1,90 @@
+package locker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// manyGivenUp makes the client one that has as much to clean up as it remembers: a few seconds
+// of an outage with more than a thousand calls a second.
+func manyGivenUp(c *Client) {
+	c.dog.mu.Lock()
+	defer c.dog.mu.Unlock()
+	c.dog.underway = maxErrands
+}
+
+// jobs is how many leases and errands the client has in its care.
+func (c *Client) jobs() int {
+	synctest.Wait()
+	c.dog.mu.Lock()
+	defer c.dog.mu.Unlock()
+	return c.dog.jobs.len()
+}
+
+func TestReleaseAfterAnOutageWithManyCallsThatGaveUp(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lease, err := c.Mutex("k", TTL(time.Hour)).Lock(t.Context())
+		require.NoError(t, err)
+		f.hang()
+		manyGivenUp(c)
+		for range 3 {
+			assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
+		}
+		assert.Equal(t, 1, c.jobs(), "one errand, however often Unlock is called")
+		f.heal()
+		time.Sleep(errandPause)
+		assert.False(t, f.Exists("k"), "held for %v more", f.TTL("k"))
+		assert.NoError(t, lease.Unlock(t.Context()))
+		assert.Zero(t, c.jobs())
+		assert.NoError(t, c.Close())
+	})
+}
+
+// What nobody will release is named by Close, unless it has lapsed by then.
+func TestCloseNamesWhatWasNotCleanedUp(t *testing.T) {
+	for _, later := range []time.Duration{0, time.Minute} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			c := f.client(t)
+			mustPair(t, c.Mutex("first"))
+			f.set(func() { f.after = func(context.Context, driver.Command) error { return errLostReply } })
+			manyGivenUp(c)
+			_, err := c.Mutex("orders").TryLock(t.Context())
+			require.ErrorIs(t, err, ErrUnavailable)
+			f.heal()
+			require.True(t, f.Exists("orders"))
+			time.Sleep(later)
+			if err = c.Close(); later > 0 {
+				assert.NoError(t, err)
+				return
+			}
+			assert.ErrorIs(t, err, ErrUnknown)
+			assert.ErrorContains(t, err, "orders")
+		})
+	}
+}
+
+func TestMissedLocksAreNotRememberedForEver(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		miss := func(n int) {
+			for range n {
+				c.missed(newID(), time.Now().Add(time.Second))
+			}
+		}
+		miss(2 * maxMissed)
+		assert.Len(t, c.unreleased, maxMissed)
+		time.Sleep(time.Second)
+		miss(1)
+		assert.Len(t, c.unreleased, 1)
+		time.Sleep(time.Second)
+		require.NoError(t, c.Close())
+	})
+}
