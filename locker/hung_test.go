@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -57,6 +58,36 @@ func TestWaitForAHungServerTellsWhy(t *testing.T) {
 		assert.ErrorIs(t, wait.Reason, ErrUnavailable)
 		assert.NotErrorIs(t, wait.Reason, context.DeadlineExceeded)
 	})
+}
+
+// What it waits for, and what it pauses, is in the time of an Unlock.
+func TestUnlockOfAHungServerTakesNoLongerThanItSays(t *testing.T) {
+	for name, prepare := range map[string]func(l *Lease){
+		"renewal in flight": func(l *Lease) {
+			l.tenure.mu.Lock()
+			at := l.tenure.renewAt
+			l.tenure.mu.Unlock()
+			time.Sleep(time.Until(at) + time.Millisecond)
+		},
+		"another Unlock": func(l *Lease) {
+			go l.Unlock(context.Background())
+			synctest.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 5 { // the pauses are random
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					lease, err := f.client(t).Mutex("k").Lock(t.Context())
+					require.NoError(t, err)
+					f.hang()
+					prepare(lease)
+					begun := time.Now()
+					assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
+					assert.LessOrEqual(t, time.Since(begun), unlockTime)
+				})
+			}
+		})
+	}
 }
 
 // Before Redis 7 a refusal stands in the middle of what a script replies.

@@ -9,9 +9,12 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// releaseTime bounds an Unlock whose server does not answer, after the renewal in
-// flight.
-const releaseTime = 3 * time.Second
+const (
+	// unlockTime bounds an Unlock whose server does not answer, with all that it waits for.
+	unlockTime = 5 * time.Second
+	// releaseTime bounds the release in it, after the renewal in flight.
+	releaseTime = 3 * time.Second
+)
 
 // Unlock gives the lock up. From its call on the lease is not held here, whatever
 // the outcome:
@@ -55,11 +58,12 @@ func (l *Lease) unlock(ctx context.Context) (passed bool, err error) {
 	defer t.client.leave()
 	ctx, cancel := outlive(ctx) // before anything: with a nil ctx it panics
 	defer cancel()
-	begun, err := t.startRelease(ctx, l)
+	end := time.Now().Add(unlockTime)
+	begun, err := t.startRelease(ctx, l, end)
 	if !begun {
 		return false, err
 	}
-	err, _ = t.release(ctx)
+	err, _ = t.release(ctx, end)
 	return false, err
 }
 
@@ -85,7 +89,7 @@ func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // startRelease ends the holding of l and, if that was the last, makes this call the
 // one that releases. If it need not or cannot, begun is false and err the answer.
-func (t *tenure) startRelease(ctx context.Context, l *Lease) (begun bool, err error) {
+func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (begun bool, err error) {
 	for {
 		t.mu.Lock()
 		t.checkAt(now())
@@ -118,7 +122,9 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease) (begun bool, err er
 			t.mu.Unlock()
 			t.client.dog.remove(&t.job)
 			if renewal != nil {
-				awaitRenewal(ctx, renewal)
+				// Nothing of a lease shall be on its way after Unlock. If it does not end
+				// in time it does no harm, as it creates nothing.
+				await(ctx, renewal, min(DefaultAttemptTimeout, time.Until(end)))
 			}
 			return true, nil
 		}
@@ -127,9 +133,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease) (begun bool, err er
 		}
 		other := t.gone
 		t.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
+		if !await(ctx, other, time.Until(end)) {
 			return false, failed(fmt.Sprintf("unlock %q", l.Name()), ErrUnknown, context.Cause(ctx))
 		}
 	}
@@ -151,21 +155,22 @@ func (t *tenure) endRelease(outcome error, known bool) {
 	t.vacate()
 }
 
-// awaitRenewal waits for the renewal in flight: nothing of a lease shall be on its way
-// after Unlock. If it does not end in time it does no harm, as it creates nothing.
-func awaitRenewal(ctx context.Context, renewal <-chan struct{}) {
-	timer := time.NewTimer(DefaultAttemptTimeout)
+// await returns false if done was not closed in time.
+func await(ctx context.Context, done <-chan struct{}, within time.Duration) bool {
+	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
-	case <-renewal:
+	case <-done:
+		return true
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+	return false
 }
 
-// release makes the request until its outcome is known or time is up, and then has it made
+// release makes the request until its outcome is known or it is end, and then has it made
 // in the background.
-func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
+func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, known bool) {
 	t.mu.Lock()
 	unsure, lapse := t.unsure, t.lapse
 	t.mu.Unlock()
@@ -177,10 +182,12 @@ func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
 		t.endRelease(outcome, known)
 	}()
 	var last error
-	begun := time.Now()
 	for n := 0; ctx.Err() == nil; n++ {
 		sent := time.Now()
-		left := releaseTime - sent.Sub(begun)
+		if limit := sent.Add(releaseTime); n == 0 && limit.Before(end) {
+			end = limit
+		}
+		left := end.Sub(sent)
 		if left <= 0 {
 			break
 		}
@@ -193,7 +200,8 @@ func (t *tenure) release(ctx context.Context) (outcome error, known bool) {
 			unsure = true
 		}
 		last = requestError(t.mutex.name, err)
-		if !transient(err) || n > 0 && t.client.sleep(ctx, retryPause(t.mutex.ttl)) != nil {
+		pause := retryPause(t.mutex.ttl)
+		if !transient(err) || n > 0 && (pause > time.Until(end) || t.client.sleep(ctx, pause) != nil) {
 			break
 		}
 	}
