@@ -39,7 +39,7 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err e
 		}
 		return "", err
 	}
-	_, _ = l.unlock(ctx) // sends nothing unless it has become the last one
+	_, _, _ = l.unlock(ctx) // sends nothing unless it has become the last one
 	if l.tenure.client.observers != nil {
 		l.tellEnd(nil, true, false)
 	}

@@ -3,10 +3,15 @@ package locker
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 func TestContextsCarryTheirLeases(t *testing.T) {
@@ -40,6 +45,42 @@ func TestContextsCarryTheirLeases(t *testing.T) {
 			})
 		}))
 	})
+}
+
+// The lease's own context ends by Unlock itself, which goes on all the same: it waits for the
+// renewal in flight before the release, and for another call.
+func TestUnlockUnderItsOwnContext(t *testing.T) {
+	for _, twice := range []bool{false, true} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			lease, err := f.client(t).Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+			ctx := lease.Context()
+			var renewing atomic.Bool
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					renewal := cmd.Args[1] == mutexFamily.renew.sha
+					assert.False(t, !renewal && renewing.Load(), "the release is sent beside the renewal")
+					renewing.Store(renewal)
+					time.Sleep(time.Second)
+					renewing.Store(false)
+					return nil
+				}
+			})
+			lease.tenure.mu.Lock()
+			at := lease.tenure.renewAt
+			lease.tenure.mu.Unlock()
+			time.Sleep(time.Until(at) + time.Millisecond)
+			require.True(t, renewing.Load())
+			first := make(chan error, 1)
+			go func() { first <- lease.Unlock(ctx) }()
+			synctest.Wait()
+			if twice {
+				assert.NoError(t, lease.Unlock(ctx))
+			}
+			assert.NoError(t, <-first)
+			assert.False(t, f.Exists("k"))
+		})
+	}
 }
 
 // Where the loss shows only when the lock is given up, others may have been in beside work.

@@ -285,6 +285,28 @@ func TestObserverIsToldOfAReleaseWithoutEffect(t *testing.T) {
 	})
 }
 
+// Of two calls at the same time the one that releases tells what has become of it, however
+// long the other waits.
+func TestObserverIsToldByTheUnlockThatReleases(t *testing.T) {
+	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+		lease, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { time.Sleep(100 * time.Millisecond); return nil }
+		})
+		first := make(chan error, 1)
+		go func() { first <- lease.Unlock(t.Context()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		assert.ErrorIs(t, lease.Unlock(ctx), ErrUnknown)
+		require.NoError(t, <-first)
+		require.Len(t, s.holds, 1)
+		assert.Equal(t, "released", s.holds[0].Outcome())
+		assert.Equal(t, 100*time.Millisecond, s.holds[0].Release)
+	})
+}
+
 func TestObserverIsToldOfHealing(t *testing.T) {
 	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
 		_, err := f.client(t).Mutex("k", NoRenewal()).Lock(t.Context())

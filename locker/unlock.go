@@ -38,8 +38,8 @@ const (
 // context.WithoutCancel(ctx); with one that has ended, the release is done in the
 // background.
 func (l *Lease) Unlock(ctx context.Context) error {
-	passed, err := l.unlock(ctx)
-	if l.tenure.client.observers != nil {
+	passed, inVain, err := l.unlock(ctx)
+	if l.tenure.client.observers != nil && !inVain {
 		l.tellEnd(err, false, passed)
 	}
 	if err == ErrAbsent || err == ErrTaken {
@@ -48,23 +48,23 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	return err
 }
 
-// unlock tells besides whether the lock has gone to the next in line.
-func (l *Lease) unlock(ctx context.Context) (passed bool, err error) {
+// unlock tells besides whether the lock has gone to the next in line, and whether it has
+// only waited for another call, which releases it and will know more.
+func (l *Lease) unlock(ctx context.Context) (passed, inVain bool, err error) {
 	t := l.tenure
 	if t.pass(l) {
-		return true, nil
+		return true, false, nil
 	}
 	t.client.join()
 	defer t.client.leave()
 	ctx, cancel := outlive(ctx) // before anything: with a nil ctx it panics
 	defer cancel()
 	end := time.Now().Add(unlockTime)
-	begun, err := t.startRelease(ctx, l, end)
-	if !begun {
-		return false, err
+	begun, inVain, err := t.startRelease(ctx, l, end)
+	if begun {
+		err, _ = t.release(ctx, end)
 	}
-	err, _ = t.release(ctx, end)
-	return false, err
+	return false, inVain, err
 }
 
 // outlive returns a context that ends with ctx, but not by the end of the lease
@@ -88,8 +88,9 @@ func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // startRelease ends the holding of l and, if that was the last, makes this call the
-// one that releases. If it need not or cannot, begun is false and err the answer.
-func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (begun bool, err error) {
+// one that releases. If it need not or cannot, begun is false and err the answer; inVain
+// tells that another call releases still.
+func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (begun, inVain bool, err error) {
 	for {
 		t.mu.Lock()
 		t.checkAt(now())
@@ -102,10 +103,10 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 		switch {
 		case t.held != nil:
 			t.mu.Unlock()
-			return false, nil // the others hold on
+			return false, false, nil // the others hold on
 		case t.released:
 			defer t.mu.Unlock()
-			return false, t.outcome
+			return false, false, t.outcome
 		case !t.releasing:
 			// A lease lost by the server's own word needs no request. On a quorum
 			// that was the word of most nodes, and others may still hold the lock for us.
@@ -115,7 +116,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 				if t.remember > echoLife { // a request that takes the lock may still be on its way
 					t.errand(t.releaseCall(), time.Now().Add(t.remember))
 				}
-				return false, t.outcome
+				return false, false, t.outcome
 			}
 			t.releasing = true
 			renewal := t.awaitable()
@@ -126,7 +127,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 				// in time it does no harm, as it creates nothing.
 				await(ctx, renewal, min(DefaultAttemptTimeout, time.Until(end)))
 			}
-			return true, nil
+			return true, false, nil
 		}
 		if t.gone == nil {
 			t.gone = make(chan struct{})
@@ -134,7 +135,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 		other := t.gone
 		t.mu.Unlock()
 		if !await(ctx, other, time.Until(end)) {
-			return false, failed(fmt.Sprintf("unlock %q", l.Name()), ErrUnknown, context.Cause(ctx))
+			return false, true, failed(fmt.Sprintf("unlock %q", l.Name()), ErrUnknown, context.Cause(ctx))
 		}
 	}
 }
