@@ -84,6 +84,30 @@ func TestCloseWaitsForUnlockInProgress(t *testing.T) {
 	})
 }
 
+// What Close breaks off has not failed.
+func TestCloseDuringARenewal(t *testing.T) {
+	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+		lease, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		renewing := make(chan struct{})
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if cmd.Args[1] == mutexFamily.renew.sha {
+					close(renewing)
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return nil
+			}
+		})
+		<-renewing
+		require.NoError(t, c.Close())
+		assert.ErrorIs(t, lease.Err(), ErrClosed)
+		assert.NotErrorIs(t, lease.Err(), context.Canceled)
+		assert.Empty(t, s.renewals)
+	})
+}
+
 func TestCloseReleasesAlthoughAConnectionBreaks(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)

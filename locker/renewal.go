@@ -137,11 +137,13 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	if err == nil {
 		err = heldReply(v)
 	}
-	if t.held != nil && t.client.observers != nil {
+	// Close breaks off what is in flight, which says nothing about the server.
+	brokenOff := err != nil && !errors.Is(err, ErrNotHeld) && t.client.dog.ctx.Err() != nil
+	if t.held != nil && !brokenOff && t.client.observers != nil {
 		t.observeRenewal(sent, now, err)
 	}
 	switch {
-	case t.held == nil:
+	case t.held == nil, brokenOff:
 	case err == nil:
 		t.armedBy(now, sent, t.asked)
 		t.renewAt = renewalTime(sent.at, t.asked)
