@@ -147,6 +147,35 @@ func TestWhoFindsTheQueueFullLooksOnceASecond(t *testing.T) {
 	}
 }
 
+// Who was called to lead and ends by a panic of the driver does not wait any more.
+func TestPanicOfALaterLeaderIsNotCounted(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		c := f.client(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		leader := lockEnds(ctx, c.Mutex("k"))
+		synctest.Wait()
+		panicked := make(chan any, 1)
+		go func() {
+			defer func() { panicked <- recover() }()
+			c.Mutex("k").Lock(t.Context())
+		}()
+		synctest.Wait()
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error {
+				f.set(func() { f.before = nil })
+				panic("in the driver")
+			}
+		})
+		cancel()
+		assert.ErrorIs(t, <-leader, context.Canceled)
+		assert.NotNil(t, <-panicked)
+		assert.Zero(t, c.crowd.calls.Load())
+		require.NoError(t, held.Unlock(t.Context()))
+	})
+}
+
 func TestMaxWaitersThatCannotBe(t *testing.T) {
 	for _, n := range []int{0, -1} {
 		_, err := New(newDeployment(t), MaxWaiters(n))

@@ -62,8 +62,9 @@ func (m *Mutex) standInLine(ctx context.Context, again bool) (*waiter, *Lease, e
 // calledFrom goes on with what w was called for, or says why it has left the line. It returns
 // nothing if the caller has to stand in line again, still counted.
 func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (lease *Lease, err error) {
+	again := false // else it leaves, also where the driver panics
 	defer func() {
-		if lease != nil || err != nil {
+		if !again {
 			m.client.crowd.leave()
 		}
 	}()
@@ -81,7 +82,9 @@ func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (lease *Lease, err er
 	case lease.token != 0 || !m.cfg.fenced:
 		return lease, nil
 	}
-	return m.calledWithoutToken(ctx, lease, begun)
+	lease, err = m.calledWithoutToken(ctx, lease, begun)
+	again = lease == nil && err == nil
+	return lease, err
 }
 
 // calledWithoutToken waits for the token of a lease that has been passed on. Close waits for
