@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -404,6 +405,21 @@ func TestObserverThatBlocksDoesNotHoldUpRenewals(t *testing.T) {
 		close(block)
 		require.NoError(t, c.Close())
 		assert.InDelta(t, maxLateRenewals, told, 1, "what waits is bounded")
+	})
+}
+
+// An observer that ends the goroutine that calls it, as t.FailNow does, costs one event.
+func TestObserverThatEndsItsGoroutineIsToldTheRest(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		var told atomic.Int32
+		c := f.client(t, Observe(Observer{Renewal: func(Renewal) { told.Add(1); runtime.Goexit() }}))
+		_, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		assert.Greater(t, told.Load(), int32(1))
+		begun := time.Now()
+		require.NoError(t, c.Close())
+		assert.Zero(t, time.Since(begun))
 	})
 }
 

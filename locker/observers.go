@@ -102,21 +102,30 @@ func (o *observers) later(tell func()) {
 }
 
 func (o *observers) work() {
-	for {
-		o.mu.Lock()
-		queue := o.queue
-		if len(queue) == 0 {
-			close(o.idle)
-			o.idle = nil
-			o.mu.Unlock()
-			return
+	over := false
+	defer func() {
+		if !over {
+			go o.work() // an observer has ended this goroutine, as t.FailNow does
 		}
-		o.queue = nil
-		o.mu.Unlock()
-		for _, tell := range queue {
-			tell()
-		}
+	}()
+	for tell := o.next(); tell != nil; tell = o.next() {
+		tell()
 	}
+	over = true
+}
+
+// next takes the first out of the queue, or returns nil at its end.
+func (o *observers) next() (tell func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.queue) == 0 {
+		close(o.idle)
+		o.queue, o.idle = nil, nil
+		return nil
+	}
+	tell, o.queue[0] = o.queue[0], nil
+	o.queue = o.queue[1:]
+	return tell
 }
 
 // close waits for the last event, within bounds. It may be called on nil.
