@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 )
 
 // Do takes the lock with the given name, runs work and gives the lock up, whatever
@@ -19,7 +20,7 @@ func (c *Client) Do(ctx context.Context, name string, work func(ctx context.Cont
 // the lock is lost: then context.Cause is an [ErrLost] and work must stop, because
 // soon somebody else may hold the lock. [FromContext] gives the lease to work.
 //
-// Do returns work's error, joined with the loss if the lock was lost while work
+// Do returns work's error as it is, joined with the loss if the lock was lost while work
 // ran (also if work did not notice), and with an [ErrUnknown] if the release was
 // not confirmed. It gives the lock up under a context of its own, so that a ctx
 // that ended does not leave the lock behind.
@@ -56,9 +57,18 @@ func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) (e
 			}
 			unlockErr = nil
 		}
-		err = errors.Join(err, unreported(err, lost), unlockErr)
+		err = joined(err, unreported(err, lost), unlockErr)
 	}()
 	return work(ctx)
+}
+
+// joined is [errors.Join], but an error that is alone stays as it is.
+func joined(errs ...error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
 }
 
 // unreported leaves out a loss that work has returned already.

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"io"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -44,6 +45,14 @@ func TestContextsCarryTheirLeases(t *testing.T) {
 				return nil
 			})
 		}))
+	})
+}
+
+// Not every program asks by errors.Is.
+func TestDoReturnsTheErrorOfWorkAsItIs(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		err := f.client(t).Do(t.Context(), "k", func(context.Context) error { return io.EOF })
+		assert.Same(t, io.EOF, err)
 	})
 }
 
