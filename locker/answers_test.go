@@ -108,6 +108,17 @@ func TestUnlockWithoutContextLosesNothing(t *testing.T) {
 	})
 }
 
+func TestTryLockWithoutContextIsNotWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		var none context.Context
+		assert.Panics(t, func() { _, _ = c.Mutex("k").TryLock(none) })
+		begun := time.Now()
+		require.NoError(t, c.Close())
+		assert.Zero(t, time.Since(begun))
+	})
+}
+
 func TestExtendOfALeaseThatIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		l, err := f.client(t).Mutex("k").Lock(t.Context())

@@ -43,13 +43,14 @@ func (m *Mutex) begin(ctx context.Context, owner Owner) (*attempt, error) {
 	if m.problem != nil {
 		return nil, m.problem
 	}
+	ended := ctx.Err() != nil // before the call is counted: with a nil ctx it panics
 	if err := m.client.enter(); err != nil {
 		return nil, err
 	}
 	a := &attempt{mutex: m, client: m.client, owner: owner, begun: time.Now()}
 	a.req = request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: owner.name, tail: m.tail, ttl: m.ttl, px: m.px, fenced: m.cfg.fenced,
 		unfair: m.cfg.unfair && m.mode == modeMutex}
-	if ctx.Err() != nil {
+	if ended {
 		m.client.leave()
 		return nil, a.waitError(ctx)
 	}
