@@ -90,7 +90,7 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 		// A request that takes the lock may still be on its way. It must not, when the
 		// detached lease has run out.
 		over := native("SET", t.mutex.keys.over(t.id), "1", "NX", "PX", millis(t.remember))
-		t.errand(over, time.Now().Add(t.remember))
+		t.errand(over, time.Now().Add(t.remember), false)
 	}
 	return t.id, true, nil
 }

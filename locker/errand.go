@@ -41,7 +41,8 @@ const (
 func (c *Client) errand(e *errand) {
 	e.client, e.job.task = c, e
 	if !c.dog.count(e, 1) || !c.dog.add(&e.job, time.Now(), 0) {
-		e.forget()
+		e.done()
+		e.forgotten()
 	}
 }
 
@@ -83,8 +84,11 @@ func (e *errand) reply(_, now moment, _ driver.Value, err error) {
 	if limit := now.at.Add(minorityTime); mostDone(err) && limit.Before(e.until) {
 		e.until = limit
 	}
-	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrClosed) || next.After(e.until) {
-		e.end()
+	closed := errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrClosed)
+	if err == nil || closed || next.After(e.until) {
+		if e.end(); closed {
+			e.forgotten()
+		}
 		return
 	}
 	e.asked = false
@@ -98,9 +102,8 @@ func (e *errand) end() {
 	e.done()
 }
 
-// forget ends e without its request.
-func (e *errand) forget() {
-	e.done()
+// forgotten notes that e is over although its request may do something.
+func (e *errand) forgotten() {
 	if e.frees {
 		e.client.missed(e.name, e.until)
 	}

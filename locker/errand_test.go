@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,6 +70,45 @@ func TestCloseNamesWhatWasNotCleanedUp(t *testing.T) {
 			assert.ErrorContains(t, err, "orders")
 		})
 	}
+}
+
+// The application may close its Redis client before this one.
+func TestCloseNamesWhatAClosedConnectionHasLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lease, err := c.Mutex("orders").Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { return driver.NotSent(driver.ErrClosed) }
+		})
+		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
+		assert.Zero(t, c.jobs(), "nothing can be sent any more")
+		assert.ErrorContains(t, c.Close(), "orders")
+	})
+}
+
+// What is left of a detached lease, besides the lock, is a mark.
+func TestCloseNamesNoDetachedLease(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		delayFirst(f)
+		c := f.client(t)
+		lease, err := c.Mutex("k", Fenced()).Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if cmd.Name() == "SET" {
+					return errors.New("the connection broke")
+				}
+				return nil
+			}
+		})
+		_, err = lease.Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, 1, c.jobs())
+		begun := time.Now()
+		assert.NoError(t, c.Close())
+		assert.LessOrEqual(t, time.Since(begun), courtesyTime)
+	})
 }
 
 func TestMissedLocksAreNotRememberedForEver(t *testing.T) {

@@ -114,7 +114,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 				defer t.mu.Unlock()
 				t.released = true
 				if t.remember > echoLife { // a request that takes the lock may still be on its way
-					t.errand(t.releaseCall(), time.Now().Add(t.remember))
+					t.errand(t.releaseCall(), time.Now().Add(t.remember), true)
 				}
 				return false, false, t.outcome
 			}
@@ -178,7 +178,7 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 	c := t.releaseCall()
 	defer func() { // also where the driver panics, and somebody recovers
 		if !known {
-			t.errand(c, lapse)
+			t.errand(c, lapse, true)
 		}
 		t.endRelease(outcome, known)
 	}()
@@ -216,11 +216,11 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 	return failed(what, ErrUnknown, ended, last), false
 }
 
-// errand has c, without which the lock may stay taken, made in the background. However often
-// Unlock is called, there is one at a time.
-func (t *tenure) errand(c call, until time.Time) {
+// errand has c made in the background, without which the lock may stay taken if it frees.
+// However often Unlock is called, there is one at a time.
+func (t *tenure) errand(c call, until time.Time, frees bool) {
 	if t.tidied.CompareAndSwap(false, true) {
-		t.client.errand(&errand{name: t.mutex.name, call: c, until: until, frees: true, held: true, done: func() { t.tidied.Store(false) }})
+		t.client.errand(&errand{name: t.mutex.name, call: c, until: until, frees: frees, held: true, done: func() { t.tidied.Store(false) }})
 	}
 }
 
