@@ -62,7 +62,9 @@ var (
 	ErrPermission = errors.New("locker: no permission")
 
 	// ErrDeadlock: to wait for the lock would be to wait for oneself. The chain
-	// has a *DeadlockError.
+	// has a *DeadlockError. A wait by way of others is not seen: that of a reader, by
+	// another owner than the lease that its context carries, behind a writer that
+	// waits for that lease.
 	ErrDeadlock = errors.New("locker: deadlock")
 
 	// ErrInvalid: an argument or option cannot be used. Nothing was sent.

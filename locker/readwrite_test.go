@@ -470,6 +470,29 @@ func TestDeadlockIsSeenBehindAnAbandonedUpgrade(t *testing.T) {
 	})
 }
 
+// The writer waits for the lease under whose context the second reader waits. Nobody knows
+// whether it will go on to.
+func TestReaderOfAnotherOwnerWaitsForAWriterToGiveUp(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, _ := f.sides(t)
+		_, write := f.sides(t, WaitTimeout(time.Minute))
+		outer, err := read.Lock(t.Context())
+		require.NoError(t, err)
+		writer := lockEnds(t.Context(), write)
+		synctest.Wait()
+		inner, err := read.Lock(outer.Context())
+		require.NoError(t, err, "its owner re-enters")
+		require.NoError(t, inner.Unlock(t.Context()))
+		begun := time.Now()
+		inner, err = read.Lock(WithOwner(outer.Context(), NewOwner()))
+		require.NoError(t, err)
+		assert.InDelta(t, time.Minute, time.Since(begun), float64(time.Second))
+		assert.ErrorIs(t, <-writer, ErrWaitTimeout)
+		require.NoError(t, inner.Unlock(t.Context()))
+		require.NoError(t, outer.Unlock(t.Context()))
+	})
+}
+
 // Readers have the token of the last writer, though somebody has taken the lock for a mutex
 // meanwhile.
 func TestMutexDrawsNoTokenOfALockWithOwners(t *testing.T) {
