@@ -35,7 +35,30 @@ func (n *node) mark() {
 	if last != nil && now.Sub(*last) < pause || !n.marked.CompareAndSwap(last, &now) {
 		return
 	}
+	n.look()
+}
+
+// look asks the node for its marker, and waits for nothing.
+func (n *node) look() {
+	q := n.quorum
 	alone := &rest{quorum: q, call: markScript.call([]string{markerKey}, []string{q.longest, q.life})}
 	alone.nodes.add(n.place)
 	alone.ask()
+}
+
+// seldom is after how long a node is asked for its marker that was asked nothing else.
+const seldom = time.Second
+
+// revisit has those of the nodes asked for their markers that were asked nothing lately, as
+// leases that are over at once pass over one that was slow or hung. Else it would be that
+// for good, and its quarantine, if it has lost its data, would be ahead still when the next
+// node fails.
+func (q *quorum) revisit(passed nodeSet) {
+	now := q.current.Load()
+	for i, n := range q.nodes {
+		last := n.latest.Load()
+		if passed.has(i) && last != nil && now.until.Sub(last.until) >= seldom && n.latest.CompareAndSwap(last, now) {
+			n.look()
+		}
+	}
 }

@@ -23,6 +23,7 @@ type node struct {
 	barred atomic.Bool           // it is no server of its own, and asked nothing
 	behind atomic.Int32          // decisions made without it since it answered last
 	asked  atomic.Int32          // inquiries that it has not answered
+	latest atomic.Pointer[span]  // of what it was asked last
 	owed   atomic.Pointer[span]  // of the first inquiry since it answered last; nil if there is none
 	pace   atomic.Int64          // ns that the last request has taken
 	marker atomic.Pointer[marker]
@@ -208,6 +209,9 @@ func (n *node) silent() bool {
 func (n *node) ask(in inquiry) bool {
 	if n.owed.Load() == nil {
 		n.owed.CompareAndSwap(nil, in.ctx)
+	}
+	if n.latest.Load() != in.ctx {
+		n.latest.Store(in.ctx)
 	}
 	return n.line.add(in)
 }

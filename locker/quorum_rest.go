@@ -34,6 +34,7 @@ func (r *rest) drop() nodeSet {
 	defer r.mu.Unlock()
 	if !r.done {
 		r.done, r.kept = true, true
+		r.quorum.revisit(r.nodes)
 	}
 	if r.kept {
 		return r.nodes
