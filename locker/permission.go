@@ -49,6 +49,14 @@ func forbidden(err error) error {
 	return &PermissionError{Grant: missingRules(reply.Message), Reply: reply, err: err}
 }
 
+const keyRules = "~<names> ~__golocker:*"
+
+// aboutKeys tells that a permission is missing for what keys are called, which may be so of one lock.
+func aboutKeys(err error) bool {
+	refusal, ok := errors.AsType[*PermissionError](forbidden(err))
+	return ok && refusal.Grant == keyRules
+}
+
 // refusals are how servers begin to say that a permission is missing. To what a script
 // runs they give the code ERR.
 var refusals = []string{"NOPERM ", "ACL failure in script", "The user executing the script can't"}
@@ -63,7 +71,7 @@ func missingRules(refusal string) string {
 	}
 	for _, about := range []struct{ word, rules string }{
 		{"channel", "&__golocker:*"},
-		{"key", "~<names> ~__golocker:*"},
+		{"key", keyRules},
 	} {
 		if strings.Contains(refusal, about.word) {
 			return about.rules

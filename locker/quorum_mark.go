@@ -11,11 +11,12 @@ import (
 // next node restarts, whenever that is. So a node that turns out to lack a lease is asked
 // for its marker.
 
-// miss has that done, if the answers to renewals say so.
+// miss has that done, if the answers to renewals say so. It is repeated no sooner than a small
+// part of the quarantine later: a lease that the node never had is lacking at each renewal.
 func (n *node) miss(calls []call, results []driver.Result) {
 	for i, c := range calls {
 		if c.renews() && results[i].Value == int64(0) {
-			n.mark()
+			n.mark(max(n.quorum.cfg.LongestTTL/16, n.quorum.cfg.NodeTimeout))
 			return
 		}
 	}
@@ -26,19 +27,16 @@ func (c call) renews() bool {
 	return c.script == mutexFamily.renew || c.script == holdFamily.renew
 }
 
-// mark asks the node for its marker, which it writes if it has none. That is repeated no
-// sooner than a small part of the quarantine later: a lease that the node never had is lacking
-// at each renewal. It waits for nothing.
-func (n *node) mark() {
-	q, now, last := n.quorum, time.Now(), n.marked.Load()
-	pause := max(q.cfg.LongestTTL/16, q.cfg.NodeTimeout)
+// mark is look, but for a while after the last time it does nothing.
+func (n *node) mark(pause time.Duration) {
+	now, last := time.Now(), n.marked.Load()
 	if last != nil && now.Sub(*last) < pause || !n.marked.CompareAndSwap(last, &now) {
 		return
 	}
 	n.look()
 }
 
-// look asks the node for its marker, and waits for nothing.
+// look asks the node for its marker, which it writes, and waits for nothing.
 func (n *node) look() {
 	q := n.quorum
 	alone := &rest{quorum: q, call: markScript.call([]string{markerKey}, []string{q.longest, q.life})}
@@ -46,7 +44,8 @@ func (n *node) look() {
 	alone.ask()
 }
 
-// seldom is after how long a node is asked for its marker that was asked nothing else.
+// seldom is after how long a node is asked for its marker that was asked nothing else, or
+// that has an objection.
 const seldom = time.Second
 
 // revisit has those of the nodes asked for their markers that were asked nothing lately, as

@@ -29,7 +29,7 @@ type node struct {
 	marker atomic.Pointer[marker]
 
 	objection atomic.Pointer[objection]
-	marked    atomic.Pointer[time.Time] // when it was last asked for its marker because it lacked a lease
+	marked    atomic.Pointer[time.Time] // when it was last asked for its marker for one of its answers
 	preparing atomic.Bool               // a connection is being made that no request waits for
 
 	line pipeline[inquiry]

@@ -10,20 +10,30 @@ import (
 // or loading, does not permit what locks need, or has lost its data.
 type objection struct {
 	err    error     // nil if the node has lost its data
-	taking bool      // it was asked for a lock; those that are held it may keep all the same
+	taking bool      // it was asked for a lock, or its marker; those that are held it may keep all the same
 	until  time.Time // when it is over by itself, if that is known
 }
 
-// heed notes whether the node does what it is asked. An objection stays until it does.
+// heed notes whether the node does what it is asked. An objection stays until it does. That a
+// node takes part is seen where it is asked for a lock, or for its marker, which it writes
+// again then. So it is asked for that where it does something else.
 func (n *node) heed(calls []call, results []driver.Result) {
 	for i, c := range calls {
-		taking, was := c.takes(), n.objection.Load()
-		if c.looks() || was != nil && was.taking && !taking {
+		if c.looks() {
 			continue
 		}
-		if now := objectionIn(results[i], taking); now != nil {
+		marks := c.script == markScript
+		taking, was := marks || c.takes(), n.objection.Load()
+		switch now := objectionIn(results[i], taking); {
+		case !marks && aboutKeys(results[i].Err): // of this lock, or of all
+			n.mark(seldom)
+		case was != nil && was.taking && !taking:
+			if results[i].Err == nil {
+				n.mark(seldom)
+			}
+		case now != nil:
 			n.objection.Store(now)
-		} else if was != nil && n.does(calls[i:], results[i:]) {
+		case was != nil && n.does(calls[i:], results[i:]):
 			n.objection.Store(nil)
 		}
 	}

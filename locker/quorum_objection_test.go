@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,7 +45,7 @@ func pairs(t *testing.T, c *Client, opts ...Option) {
 func TestQuorumNodesTellWhoRefusesLocks(t *testing.T) {
 	for reply, scripts := range map[string][]*script{
 		"READONLY You can't write against a read only replica.":         nil,
-		"OOM command not allowed when used memory > 'maxmemory'.":       {mutexFamily.acquire, holdFamily.acquire, takeScript},
+		"OOM command not allowed when used memory > 'maxmemory'.":       {mutexFamily.acquire, holdFamily.acquire, takeScript, markScript},
 		"LOADING Redis is loading the dataset in memory":                nil,
 		"NOPERM this user has no permissions to run the 'evalsha' comm": nil,
 	} {
@@ -101,6 +102,31 @@ func TestQuorumNodesTellWhoRefusesRenewals(t *testing.T) {
 	})
 }
 
+// A lock is taken once, while a node refuses it, and only renewed from then on. The node is well
+// again, whatever it had refused.
+func TestQuorumNodesTellNoMoreWhoRefusedALock(t *testing.T) {
+	for _, reply := range []string{
+		"LOADING Redis is loading the dataset in memory",
+		"OOM command not allowed when used memory > 'maxmemory'.",
+		"READONLY You can't write against a read only replica.",
+	} {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			c := nodes.client(t, QuorumConfig{LongestTTL: time.Hour})
+			meet(t, c)
+			must(t, c.Mutex("early"))
+			everywhere()
+			nodes[0].refuse(reply, mutexFamily.acquire, takeScript, markScript)
+			must(t, c.Mutex("leader", Fenced()))
+			time.Sleep(time.Minute)
+			assert.ErrorContains(t, c.Nodes()[0].Err, reply[:4], "it renews, and gives no locks")
+			nodes[0].heal()
+			time.Sleep(time.Minute)
+			assert.NoError(t, c.Nodes()[0].Err)
+		})
+	}
+}
+
 // What is wrong with one lock is not the node's fault.
 func TestQuorumNodesDoNotTellOfForeignValues(t *testing.T) {
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
@@ -111,6 +137,42 @@ func TestQuorumNodesDoNotTellOfForeignValues(t *testing.T) {
 		pairs(t, c, Fenced())
 		assert.NoError(t, c.Nodes()[0].Err)
 	})
+}
+
+// Nor is it that the user may not have a lock of that name; that no names are permitted is.
+func TestQuorumNodesDoNotTellOfForbiddenNames(t *testing.T) {
+	for name, forbidden := range map[string]func(node int, key string) bool{
+		"one name":           func(_ int, key string) bool { return key == "secret" },
+		"all keys of a node": func(node int, _ string) bool { return node == 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				meet(t, c)
+				for i, f := range nodes {
+					f.set(func() {
+						f.before = func(_ context.Context, cmd driver.Command) error {
+							if slices.ContainsFunc(cmd.Keys(), func(key string) bool { return forbidden(i, key) }) {
+								return driver.NewServerError("NOPERM No permissions to access a key")
+							}
+							return nil
+						}
+					})
+				}
+				must(t, c.Mutex("leader"))
+				_, _ = c.Mutex("secret").TryLock(t.Context())
+				time.Sleep(time.Minute)
+				for _, h := range c.Nodes() {
+					if name == "one name" || h.Node != 0 {
+						assert.NoError(t, h.Err)
+					} else {
+						assert.ErrorContains(t, h.Err, "NOPERM")
+					}
+				}
+			})
+		})
+	}
 }
 
 // A node of a Cluster that is taken for a server is none for a quorum.

@@ -156,6 +156,29 @@ func TestQuorumNodeThatRestartsEmptyIsGivenNothingBack(t *testing.T) {
 	})
 }
 
+// A node without memory renews what it holds, gives no locks, and is shown as that, until it
+// would give some, though nobody asks it for one.
+func TestQuorumNodeWithoutMemoryIsShownUntilItHasSome(t *testing.T) {
+	eachFleet(t, 3, func(t *testing.T, q fleet) {
+		full := q.servers[0]
+		c := q.client(t, unhurried, locker.TTL(renewedTTL))
+		leader := mustLock(t, c.Mutex("leader", locker.Reentrant()))
+		eventually(t, "all nodes hold it", func() bool { return q.holding(t, "leader") == 3 })
+		do(t, full, "CONFIG", "SET", "maxmemory", "1")
+		t.Cleanup(func() { do(t, full, "CONFIG", "SET", "maxmemory", "0") })
+		mustUnlock(t, mustLock(t, c.Mutex("other", locker.Reentrant())))
+		shown := func() error { return c.Nodes()[0].Err }
+		eventually(t, "it is shown", func() bool { return shown() != nil })
+		for range 3 {
+			assert.True(t, survivesRenewals(leader, 1), "%v", leader.Err())
+			assert.ErrorContains(t, shown(), "OOM")
+		}
+		do(t, full, "CONFIG", "SET", "maxmemory", "0")
+		eventually(t, "it is shown no more", func() bool { return shown() == nil })
+		mustUnlock(t, leader)
+	})
+}
+
 // Replies of a minority, and then of a majority, are lost.
 func TestQuorumLostRepliesCostNoLock(t *testing.T) {
 	eachFleet(t, 5, func(t *testing.T, q fleet) {
