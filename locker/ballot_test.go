@@ -308,6 +308,15 @@ func TestInspectVerdict(t *testing.T) {
 	assert.Equal(t, "list", v.([]any)[0])
 	v, _, _ = inspectVerdict(votes(list, mutexAt('a', 1), mutexAt('a', 1)))
 	assert.Equal(t, "string", v.([]any)[0])
+	v, _, _ = inspectVerdict(votes(list, nil, mutexAt('a', 1)))
+	assert.Equal(t, "string", v.([]any)[0], "it may be held")
+	set := []any{"set", "", int64(-1), "1000", int64(0)}
+	for range 20 { // of the order of a map
+		v, _, _ = inspectVerdict(votes(set, nil, list))
+		assert.Equal(t, "list", v.([]any)[0])
+		v, _, _ = inspectVerdict(votes(set, nil, set, nil, list))
+		assert.Equal(t, "set", v.([]any)[0], "of most nodes")
+	}
 }
 
 func TestBreakVerdict(t *testing.T) {

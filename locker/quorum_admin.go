@@ -1,6 +1,8 @@
 package locker
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,28 +27,30 @@ var inspectVerdict = knownVerdict(func(answers []driver.Value, q quota) driver.V
 		n, _ := list[4].(int64)
 		waiters = max(waiters, n)
 		holds := nodeHolds(list[1], list[2], list[3])
+		text, _ := list[1].(string)
 		switch kind, _ := list[0].(string); {
 		case kind == "none":
-		case kind != "string" && list[1] == "":
+		case kind == "string" && parseRecord(text, 0).Foreign, kind != "string" && text == "":
 			foreign[kind] = append(foreign[kind], holds...)
 		default:
 			known = append(known, holds...)
 		}
 	}
-	for kind, values := range foreign {
-		if value, left := common(values, q); value != nil {
+	switch record, left := common(known, q); record.(type) {
+	case string:
+		return []any{"string", record, left, "0", waiters}
+	case []any:
+		return []any{"hash", record, left, "0", waiters}
+	}
+	kinds := slices.SortedFunc(maps.Keys(foreign), func(a, b string) int {
+		return cmp.Or(len(foreign[b])-len(foreign[a]), strings.Compare(a, b))
+	})
+	for _, kind := range kinds {
+		if value, left := common(foreign[kind], q); value != nil {
 			return []any{kind, value, left, "0", waiters}
 		}
 	}
-	record, left := common(known, q)
-	kind := "none"
-	switch record.(type) {
-	case string:
-		kind = "string"
-	case []any:
-		kind = "hash"
-	}
-	return []any{kind, record, left, "0", waiters}
+	return []any{"none", nil, int64(-2), "0", waiters}
 })
 
 // breakVerdict makes one reply of those to break.

@@ -53,6 +53,30 @@ func TestQuorumAForeignValueAtAMinorityIsNoAnswerInAnOutage(t *testing.T) {
 	})
 }
 
+// A lock is held at two nodes and something foreign stands at the third. Nobody is told to delete
+// that when one of the two cannot be asked.
+func TestQuorumInspectSeesALockBesideAForeignValue(t *testing.T) {
+	for kind, put := range map[string]func(f *fakeDeployment){
+		"string": func(f *fakeDeployment) { f.Set("k", "foreign") },
+		"list":   func(f *fakeDeployment) { f.Push("k", "foreign") },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				put(nodes[1])
+				c := nodes.client(t, QuorumConfig{})
+				lease := must(t, c.Mutex("k"))
+				everywhere()
+				nodes[0].down()
+				status, err := c.Inspect(t.Context(), "k")
+				require.NoError(t, err)
+				assert.True(t, lease.Valid())
+				assert.True(t, status.Held())
+			})
+		})
+	}
+}
+
 // A detached lease stands at two nodes, one of which refuses connections for a moment.
 func TestQuorumADetachedLeaseIsNotAbsentInAnOutage(t *testing.T) {
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
