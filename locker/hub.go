@@ -258,12 +258,12 @@ func (h *hub) run(node int, l *link) {
 func (h *hub) subscribe(l *link) (driver.Subscription, error) {
 	ctx, cancel := context.WithTimeout(h.ctx, subscribeTime)
 	defer cancel()
-	conn, err := l.get(ctx)
+	conn, err := l.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l.describe(ctx, conn)
-	subscriber, ok := conn.(driver.Subscriber)
+	l.describe(ctx, conn.Conn)
+	subscriber, ok := conn.Conn.(driver.Subscriber)
 	if !ok {
 		return nil, driver.ErrUnsupported
 	}

@@ -63,6 +63,13 @@ func (l *link) connect(ctx context.Context) (*connection, error) {
 	case <-ctx.Done():
 		return nil, driver.NotSent(ctx.Err())
 	}
+	return l.dial(ctx)
+}
+
+// dial is connect without waiting for others that do the same. It is for what has more time
+// than a request, which must not wait for it: where packets are lost, it may try in vain
+// for as long as that, though a new try would succeed.
+func (l *link) dial(ctx context.Context) (*connection, error) {
 	if c := l.open.Load(); c != nil {
 		return c, nil
 	}
@@ -76,11 +83,15 @@ func (l *link) connect(ctx context.Context) (*connection, error) {
 	l.describe(ctx, conn)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	c := l.open.Load()
+	if l.closed || c != nil {
 		conn.Close()
-		return nil, driver.NotSent(ErrClosed)
+		if l.closed {
+			return nil, driver.NotSent(ErrClosed)
+		}
+		return c, nil
 	}
-	c := l.sharing(conn)
+	c = l.sharing(conn)
 	l.open.Store(c)
 	return c, nil
 }

@@ -24,9 +24,9 @@ func (n *node) prepare() {
 		defer n.preparing.Store(false)
 		ctx, cancel := context.WithTimeout(n.quorum.ctx, connectTime)
 		defer cancel()
-		conn, err := n.get(ctx)
+		conn, err := n.dial(ctx)
 		if err == nil {
-			err = n.identify(ctx, conn)
+			err = n.identify(ctx, conn.Conn)
 		}
 		if err == nil {
 			// Whatever is answered, there is a connection.

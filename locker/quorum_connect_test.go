@@ -110,3 +110,54 @@ func TestQuorumPreparesNoConnectionThatIsRefused(t *testing.T) {
 		assert.Zero(t, pings.Load())
 	})
 }
+
+// A darkNode is one to which a connection takes long if it was begun in the dark, where
+// packets are dropped: they are sent again after a growing time.
+type darkNode struct {
+	*fakeDeployment
+	dark atomic.Bool
+	late atomic.Pointer[fakeConn]
+}
+
+func (d *darkNode) Connect(ctx context.Context) (driver.Conn, error) {
+	if !d.dark.Load() {
+		return d.fakeDeployment.Connect(ctx)
+	}
+	select {
+	case <-time.After(connectTime / 2):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	conn, err := d.fakeDeployment.Connect(ctx)
+	d.late.Store(conn.(*fakeConn))
+	return conn, err
+}
+
+// Requests do not wait for a connection that was begun in the background before the node came
+// back, and the one that they make is not replaced by it.
+func TestQuorumReachesANodeThatIsBackAtOnce(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		dark := &darkNode{fakeDeployment: nodes[0]}
+		dark.dark.Store(true)
+		const timeout = 200 * time.Millisecond
+		c, err := NewQuorum([]driver.Connector{dark, nodes[1], nodes[2]}, QuorumConfig{NodeTimeout: timeout})
+		require.NoError(t, err)
+		defer c.Close()
+		must(t, c.Mutex("first"))
+		nodes[1].down()
+		time.Sleep(2 * timeout)
+		require.True(t, c.quorum.nodes[0].preparing.Load())
+		dark.dark.Store(false)
+		begun := time.Now()
+		must(t, c.Mutex("k"))
+		assert.Less(t, time.Since(begun), 2*timeout)
+		open := c.quorum.nodes[0].open.Load()
+		time.Sleep(connectTime)
+		assert.Same(t, open, c.quorum.nodes[0].open.Load())
+		late := dark.late.Load()
+		require.NotNil(t, late)
+		_, err = late.take()
+		assert.ErrorIs(t, err, driver.ErrClosed, "what nobody needs is closed")
+	})
+}
