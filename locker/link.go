@@ -28,6 +28,9 @@ type link struct {
 	cluster   atomic.Bool // keys lie on several nodes
 	apart     atomic.Bool // calls about several locks are refused
 
+	asked      atomic.Pointer[time.Time] // when it was asked last what it is
+	describing sync.WaitGroup            // what asks that beside the calls
+
 	greeted func(driver.Conn) // is told of the first reply; may be nil
 	crew    aside.Crew        // sends what is shared
 }
@@ -36,7 +39,8 @@ type link struct {
 // deployment; none where the Conn is no [driver.Batcher].
 type connection struct {
 	driver.Conn
-	shared []*shared
+	shared    []*shared
+	describes bool // it is a [driver.Describer]
 }
 
 func newLink(c driver.Connector) *link {
@@ -55,6 +59,9 @@ func (l *link) get(ctx context.Context) (driver.Conn, error) {
 // connect returns the connection, and makes it at the first call.
 func (l *link) connect(ctx context.Context) (*connection, error) {
 	if c := l.open.Load(); c != nil {
+		if c.describes && !l.described.Load() {
+			l.describeAgain(c.Conn)
+		}
 		return c, nil
 	}
 	select {
@@ -98,9 +105,10 @@ func (l *link) dial(ctx context.Context) (*connection, error) {
 
 func (l *link) sharing(conn driver.Conn) *connection {
 	c := &connection{Conn: conn}
+	_, c.describes = conn.(driver.Describer)
 	if b, ok := conn.(driver.Batcher); ok {
 		parts := 1
-		if _, describes := conn.(driver.Describer); l.cluster.Load() || describes && !l.described.Load() {
+		if l.cluster.Load() || c.describes && !l.described.Load() {
 			parts = shards // or it may turn out to be a Cluster later
 		}
 		for range parts {
@@ -110,8 +118,12 @@ func (l *link) sharing(conn driver.Conn) *connection {
 	return c
 }
 
-// describeTime bounds what finding out about the deployment may take from a call.
-const describeTime = 500 * time.Millisecond
+const (
+	// describeTime bounds what finding out about the deployment may take from a call.
+	describeTime = 500 * time.Millisecond
+	// describePause is how soon it is asked again that did not answer.
+	describePause = time.Second
+)
 
 // describe finds out once how PUBLISH counts. Until there is an answer the least is
 // assumed.
@@ -120,12 +132,28 @@ func (l *link) describe(ctx context.Context, conn driver.Conn) {
 	if !ok || l.described.Load() {
 		return
 	}
+	now := time.Now()
+	l.asked.Store(&now)
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
-	if topology, err := d.Describe(ctx); err == nil {
-		l.counts.Store(topology.Mode != driver.ModeCluster)
-		l.cluster.Store(topology.Mode == driver.ModeCluster)
+	topology, err := d.Describe(ctx)
+	if cluster := topology.Mode == driver.ModeCluster; err == nil || cluster { // any other Mode may be no answer
+		l.counts.Store(!cluster)
+		l.cluster.Store(cluster)
 		l.described.Store(true)
+	}
+}
+
+// describeAgain has that found out beside the calls where there was no answer, once in a while.
+func (l *link) describeAgain(conn driver.Conn) {
+	now, last := time.Now(), l.asked.Load()
+	if now.Sub(*last) < describePause || !l.asked.CompareAndSwap(last, &now) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.describing.Go(func() { l.describe(context.Background(), conn) })
 	}
 }
 
@@ -162,6 +190,7 @@ func (l *link) close() error {
 	for _, s := range c.shared {
 		s.line.close()
 	}
+	l.describing.Wait()
 	l.crew.Close()
 	return err
 }

@@ -15,7 +15,9 @@ type Describer interface {
 	// Describe asks the server, at most one round trip per field. What the
 	// server never tells (a managed service without INFO, an ACL) is left
 	// at its zero value and is no error; one that does not tell just now
-	// (BUSY, LOADING, a refused AUTH, too many clients) is.
+	// (BUSY, LOADING, a refused AUTH, too many clients) is. The Mode is told
+	// all the same, and ModeCluster believed; of any other one an error leaves
+	// open what it is, and Describe is called again later.
 	Describe(ctx context.Context) (Topology, error)
 }
 
