@@ -31,7 +31,8 @@ type link struct {
 	asked      atomic.Pointer[time.Time] // when it was asked last what it is
 	describing sync.WaitGroup            // what asks that beside the calls
 
-	greeted func(driver.Conn) // is told of the first reply; may be nil
+	greeted func(driver.Conn) // is told of the first reply that is no error; may be nil
+	met     atomic.Bool       // it has been
 	crew    aside.Crew        // sends what is shared
 }
 
@@ -251,8 +252,10 @@ func (l *link) doBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 }
 
 func (l *link) note(err error) {
-	replied := err == nil || driver.OutcomeOf(err) == driver.OutcomeReplied
-	if replied && !l.answered.Load() && l.answered.CompareAndSwap(false, true) && l.greeted != nil {
+	if !l.answered.Load() && (err == nil || driver.OutcomeOf(err) == driver.OutcomeReplied) {
+		l.answered.Store(true)
+	}
+	if err == nil && l.greeted != nil && !l.met.Load() && l.met.CompareAndSwap(false, true) {
 		l.greeted(l.open.Load().Conn)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -102,6 +103,59 @@ func TestWarningsOfAServerThatIsLate(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []string{"eviction"}, kinds(s.warnings))
 	})
+}
+
+// A server that is busy when it is met is looked at as soon as it does what it is asked, and
+// once more where it did not tell then.
+func TestWarningsOfAServerThatIsBusyAtFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		var busy, shy atomic.Int32
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if cmd.Name() != "INFO" && busy.Add(1) <= 3 {
+					return driver.NewServerError("BUSY Redis is busy running a script.")
+				}
+				return nil
+			}
+		})
+		s := &seen{}
+		client, err := New(&shyInformed{informed{f, strings.Replace(soundInfo, "noeviction", "allkeys-lru", 1), nil}, &shy}, s.observer())
+		require.NoError(t, err)
+		defer client.Close()
+		for range 3 {
+			lease, err := client.Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+			synctest.Wait()
+		}
+		assert.Equal(t, []string{"eviction"}, kinds(s.warnings))
+	})
+}
+
+// A shyInformed deployment fails to answer the first INFO.
+type shyInformed struct {
+	informed
+	asked *atomic.Int32
+}
+
+func (i *shyInformed) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := i.informed.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &shyInformedConn{conn.(*informedConn), i.asked}, nil
+}
+
+type shyInformedConn struct {
+	*informedConn
+	asked *atomic.Int32
+}
+
+func (c *shyInformedConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	if cmd.Name() == "INFO" && c.asked.Add(1) == 1 {
+		return nil, errLostReply
+	}
+	return c.informedConn.Do(ctx, cmd)
 }
 
 func TestWarningsOfAQuorumNameTheNode(t *testing.T) {
