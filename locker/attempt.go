@@ -319,7 +319,7 @@ func (a *attempt) take(g grant) (*Lease, bool) {
 		lease.route = queued
 	}
 	lease.tenure.line = a.line
-	if lease.tenure.term.left(g.sent.asleepNow()) <= 0 {
+	if lease.tenure.term.leftAt(now()) <= 0 {
 		return lease, false
 	}
 	if !lease.tenure.watch(a.apart) {

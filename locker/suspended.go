@@ -8,7 +8,7 @@ import (
 
 // suspended measures how long this machine was suspended since the process began.
 // Go's monotonic clock stands still in that time while the server's TTLs run on.
-var suspended = &suspendClock{start: time.Now(), uptime: uptime}
+var suspended = &suspendClock{start: time.Now(), wall: wall, uptime: uptime}
 
 // suspendedNoise is below what suspending a machine takes, and above the
 // resolution of the clocks compared.
@@ -16,6 +16,7 @@ const suspendedNoise = 100 * time.Millisecond
 
 type suspendClock struct {
 	start  time.Time
+	wall   func(time.Time) time.Time // a time by the wall clock alone
 	uptime func() (time.Duration, bool)
 
 	mu     sync.Mutex
@@ -25,6 +26,8 @@ type suspendClock struct {
 	at     time.Time
 }
 
+func wall(t time.Time) time.Time { return t.Round(0) }
+
 // now reads the clocks.
 func (s *suspendClock) now() time.Duration {
 	s.mu.Lock()
@@ -32,14 +35,16 @@ func (s *suspendClock) now() time.Duration {
 	return s.read(time.Now())
 }
 
-// recent is what it is at that moment, or a value up to a second older. An older value is
-// smaller, and a term that begins with it is found to have ended too early rather than too
-// late.
+// recent is what it is at that moment, or a value up to a second older. The age stands still,
+// too, while the machine is suspended, so that the wall clock is asked whether it has been since.
+// That may have been set by hand, and decides only that the clocks are read.
 func (s *suspendClock) recent(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if age := now.Sub(s.at); age >= 0 && age < time.Second {
-		return s.sample
+		if ahead := s.wall(now).Sub(s.wall(s.at)) - age; ahead.Abs() < suspendedNoise {
+			return s.sample
+		}
 	}
 	return s.read(now)
 }

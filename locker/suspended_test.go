@@ -1,12 +1,15 @@
 package locker
 
 import (
+	"context"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestSuspensionEndsATerm(t *testing.T) {
@@ -31,7 +34,7 @@ func TestUptimeRunsWithTheClock(t *testing.T) {
 // which is no suspension: its leases would seem to be over early.
 func TestAStallBetweenTheClocksIsNoSuspension(t *testing.T) {
 	begun, readings := time.Now(), 0
-	clock := &suspendClock{start: begun, uptime: func() (time.Duration, bool) {
+	clock := &suspendClock{start: begun, wall: wall, uptime: func() (time.Duration, bool) {
 		if readings++; readings%2 == 0 {
 			<-time.After(2 * suspendedNoise)
 		}
@@ -48,6 +51,97 @@ func TestSuspensionIsNotSeenInABubble(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Equal(t, before, suspended.now())
 	})
+}
+
+// A laptop is a bubble's machine that can be suspended: its monotonic clock stands still then, and its
+// wall clock, its uptime and the server go on.
+type laptop struct {
+	server *fakeDeployment
+
+	mu   sync.Mutex
+	naps []nap
+}
+
+type nap struct {
+	at     time.Time
+	length time.Duration
+}
+
+func newLaptop(t *testing.T, server *fakeDeployment) *laptop {
+	l, before, begun := &laptop{server: server}, suspended, time.Now()
+	suspended = &suspendClock{start: begun,
+		wall:   func(t time.Time) time.Time { return t.Round(0).Add(l.asleep(t)) },
+		uptime: func() (time.Duration, bool) { return time.Since(begun) + l.asleep(time.Now()), true },
+	}
+	suspended.now()
+	t.Cleanup(func() { suspended = before })
+	return l
+}
+
+// asleep is how long the machine had been suspended by then.
+func (l *laptop) asleep(then time.Time) (total time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.naps {
+		if n.at.Before(then) {
+			total += n.length
+		}
+	}
+	return total
+}
+
+// suspend takes two milliseconds of the monotonic clock.
+func (l *laptop) suspend(d time.Duration) {
+	time.Sleep(time.Millisecond)
+	l.mu.Lock()
+	l.naps = append(l.naps, nap{time.Now(), d})
+	l.mu.Unlock()
+	l.server.FastForward(d)
+	time.Sleep(time.Millisecond)
+}
+
+// What was known of the machine's suspensions is no older than a moment by the monotonic clock.
+func TestALeaseTakenRightAfterASuspensionIsNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		machine, c := newLaptop(t, f), f.client(t)
+		mustPair(t, c.Mutex("other")) // looks at the clocks
+		machine.suspend(10 * time.Minute)
+		lease, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		assert.True(t, lease.Valid(), "%v; the server has it for %v", lease.Err(), f.TTL("k"))
+		time.Sleep(time.Minute)
+		assert.NoError(t, context.Cause(lease.Context()))
+	})
+}
+
+func TestARenewalRightAfterASuspensionCounts(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		machine, c := newLaptop(t, f), f.client(t)
+		lease, err := c.Mutex("k", TTL(time.Minute)).Lock(t.Context())
+		require.NoError(t, err)
+		lease.tenure.mu.Lock()
+		renewAt := lease.tenure.renewAt
+		lease.tenure.mu.Unlock()
+		time.Sleep(time.Until(renewAt) - 500*time.Millisecond)
+		mustPair(t, c.Mutex("other")) // looks at the clocks
+		machine.suspend(20 * time.Second)
+		time.Sleep(18 * time.Second) // the renewal is half a second after the suspension
+		assert.True(t, lease.Valid(), "%v; the server has it for %v", lease.Err(), f.TTL("k"))
+		assert.Greater(t, lease.tenure.term.left(suspended.now()), 30*time.Second)
+	})
+}
+
+// The wall clock only says that it is time to look.
+func TestAWallClockThatIsSetIsNoSuspension(t *testing.T) {
+	begun, step := time.Now(), time.Duration(0)
+	clock := &suspendClock{start: begun,
+		wall:   func(t time.Time) time.Time { return t.Round(0).Add(step) },
+		uptime: func() (time.Duration, bool) { return time.Since(begun), true },
+	}
+	clock.now()
+	for _, step = range []time.Duration{time.Hour, -time.Hour} {
+		assert.InDelta(t, 0, clock.recent(time.Now()), float64(suspendedNoise))
+	}
 }
 
 func BenchmarkSuspendedNow(b *testing.B) {

@@ -34,16 +34,6 @@ func now() moment {
 	return moment{at: t, asleep: suspended.recent(t)}
 }
 
-// asleepNow is how long the machine has been suspended, looked up only if the wall
-// clock hints that it may have been since m.
-func (m moment) asleepNow() time.Duration {
-	t := time.Now()
-	if t.Round(0).Sub(m.at.Round(0))-t.Sub(m.at) > suspendedNoise {
-		return suspended.now()
-	}
-	return suspended.recent(t)
-}
-
 func newTerm(sent moment, ttl time.Duration) term {
 	return term{deadline: sent.at.Add(ttl - margin(ttl)), asleep: sent.asleep}
 }

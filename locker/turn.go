@@ -53,8 +53,8 @@ func (t *tenure) pass(l *Lease) (passed bool) {
 		defer t.mu.Unlock()
 		return l.passed
 	}
-	now := time.Now()
-	if t.check(moment{t.term.deadline, t.term.asleep}.asleepNow()); t.held != l || !t.passable(now) {
+	present := now()
+	if t.checkAt(present); t.held != l || !t.passable(present.at) {
 		t.mu.Unlock()
 		return false
 	}
@@ -76,7 +76,7 @@ func (t *tenure) pass(l *Lease) (passed bool) {
 	if heir.bound != nil {
 		t.plan()
 	}
-	t.keepAsking(now)
+	t.keepAsking(present.at)
 	t.mu.Unlock()
 	w.lease = heir
 	w.called <- struct{}{}

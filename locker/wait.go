@@ -202,7 +202,7 @@ func (a *attempt) backOff(ctx context.Context) error {
 // yet: the next try asks for it, and arms the whole TTL.
 func (a *attempt) accept(w wakeUp) (*Lease, error) {
 	g := grant{id: a.req.id, token: w.token, owner: a.owner.name, sent: a.stand.sent, ttl: min(a.req.ttl, a.stand.life)}
-	if !a.mutex.cfg.renew || newTerm(g.sent, g.ttl).left(g.sent.asleepNow()) < g.ttl/3 {
+	if !a.mutex.cfg.renew || newTerm(g.sent, g.ttl).leftAt(now()) < g.ttl/3 {
 		return nil, nil
 	}
 	lease, ok := a.take(g)
