@@ -61,7 +61,8 @@ func (l *Lease) Err() error {
 
 // Deadline returns until when the lock is held unless it is renewed before, which
 // the watchdog does. It is the zero time once the lease is over. Like all times of
-// [time.Now] it compares by the monotonic clock.
+// [time.Now] it compares by the monotonic clock, which does not know of the time that the
+// machine was suspended: after that (on Linux) the deadline is earlier by as much.
 func (l *Lease) Deadline() time.Time {
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()
@@ -200,13 +201,15 @@ func (l *Lease) extended(sent moment, ttl time.Duration) error {
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.checkAt(now()); l.cause != nil {
+	now := now()
+	if t.checkAt(now); l.cause != nil {
 		return l.cause
 	}
 	// The watchdog looks at the time it had planned, and finds the new deadline.
-	t.armed(sent, ttl)
+	sent = sent.by(now)
+	t.armed(now, sent, ttl)
 	if !l.mutex.cfg.renew {
-		l.bound.own = l.bound.own.later(newTerm(sent, ttl), moment{time.Now(), sent.asleep})
+		l.bound.own = l.bound.own.later(newTerm(sent, ttl))
 	}
 	return nil
 }

@@ -129,6 +129,8 @@ func (t *tenure) renewCall(ttl time.Duration) call {
 func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.catchUp(now)
+	sent = sent.by(now)
 	t.renewing = false
 	if t.renewed != nil {
 		close(t.renewed)
@@ -145,7 +147,7 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	switch {
 	case t.held == nil, brokenOff:
 	case err == nil:
-		t.armedBy(now, sent, t.asked)
+		t.armed(now, sent, t.asked)
 		t.renewAt = renewalTime(sent.at, t.asked)
 	case errors.Is(err, ErrNotHeld):
 		t.lose(err)

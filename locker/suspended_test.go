@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 func TestSuspensionEndsATerm(t *testing.T) {
@@ -128,6 +130,44 @@ func TestARenewalRightAfterASuspensionCounts(t *testing.T) {
 		time.Sleep(18 * time.Second) // the renewal is half a second after the suspension
 		assert.True(t, lease.Valid(), "%v; the server has it for %v", lease.Err(), f.TTL("k"))
 		assert.Greater(t, lease.tenure.term.left(suspended.now()), 30*time.Second)
+	})
+}
+
+func TestDeadlinesAfterASuspension(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		machine, c := newLaptop(t, f), f.client(t)
+		lease, err := c.Mutex("k", TTL(time.Hour), NoRenewal()).Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		machine.suspend(50 * time.Minute)
+		left := f.TTL("k") - margin(time.Hour)
+		snapshot := c.Snapshot().Leases[0]
+		for _, deadline := range []time.Time{lease.Deadline(), snapshot.Deadline} {
+			assert.InDelta(t, left, time.Until(deadline), float64(time.Second))
+		}
+		require.NoError(t, lease.Extend(t.Context(), 2*time.Hour))
+		assert.InDelta(t, 2*time.Hour-margin(2*time.Hour), time.Until(lease.Deadline()), float64(time.Second))
+	})
+}
+
+// The server counts from when it was asked, wherever the answer was in the meantime.
+func TestALeaseThatWasOnItsWayInASuspension(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		machine, c := newLaptop(t, f), f.client(t)
+		for name, opts := range map[string][]Option{"renewed": nil, "not renewed": {NoRenewal()}} {
+			f.set(func() {
+				f.after = func(context.Context, driver.Command) error {
+					f.set(func() { f.after = nil })
+					machine.suspend(20 * time.Second)
+					return nil
+				}
+			})
+			lease, err := c.Mutex(name, append(opts, TTL(time.Minute))...).Lock(t.Context())
+			require.NoError(t, err)
+			assert.InDelta(t, f.TTL(name)-margin(time.Minute), time.Until(lease.Deadline()), float64(time.Second))
+			time.Sleep(time.Second)
+			assert.Equal(t, opts == nil, f.TTL(name) > 50*time.Second, "a third of the TTL had passed: it is renewed")
+		}
 	})
 }
 

@@ -80,11 +80,13 @@ func newLease(m *Mutex, g grant) *Lease {
 	}}
 	t, l := &both.tenure, &both.lease
 	t.job.task = t
-	t.admit(l, m, g.sent, g.ttl)
-	t.armed(g.sent, g.ttl)
-	t.mayArm(time.Now(), m.ttl) // its requests asked for as much
-	t.renewAt = firstRenewalTime(g.sent.at, g.ttl)
-	t.begun = time.Now()
+	now := now()
+	sent := g.sent.by(now)
+	t.admit(l, m, sent, g.ttl)
+	t.armed(now, sent, g.ttl)
+	t.mayArm(now.at, m.ttl) // its requests asked for as much
+	t.renewAt = firstRenewalTime(sent.at, g.ttl)
+	t.begun = now.at
 	return l
 }
 
@@ -120,12 +122,32 @@ func (t *tenure) admit(l *Lease, m *Mutex, from moment, ttl time.Duration) {
 func (t *tenure) check(asleep time.Duration) { t.checkAt(moment{time.Now(), asleep}) }
 
 func (t *tenure) checkAt(now moment) {
+	slept := t.catchUp(now)
 	if t.end(func(l *Lease) error { return l.overdue(now) }) {
 		t.vacate()
 	}
 	if t.term.leftAt(now) <= 0 {
 		t.lose(nil)
 	}
+	if slept {
+		t.plan()
+	}
+}
+
+// catchUp brings the times that are the server's to the present, and tells whether it had to,
+// since the machine was suspended. It needs t.mu.
+func (t *tenure) catchUp(now moment) (slept bool) {
+	for l := t.held; l != nil; l = l.next {
+		if l.bound != nil {
+			l.bound.own = l.bound.own.by(now)
+		}
+	}
+	before := t.term
+	t.term = before.by(now)
+	if slept = t.term.asleep != before.asleep; slept && !t.renewAt.IsZero() {
+		t.renewAt = t.renewAt.Add(before.asleep - t.term.asleep)
+	}
+	return slept
 }
 
 // lose ends all handles at once. It needs t.mu.
@@ -175,18 +197,18 @@ func (t *tenure) end(cause func(*Lease) error) (over bool) {
 
 // armed moves the deadline after a request that armed ttl was answered. It never
 // moves back. It needs t.mu.
-func (t *tenure) armed(sent moment, ttl time.Duration) { t.armedBy(now(), sent, ttl) }
-
-func (t *tenure) armedBy(now, sent moment, ttl time.Duration) {
-	t.term = t.term.later(newTerm(sent, ttl), moment{now.at, sent.asleep})
+//
+// What it goes by must have been brought to the present, and so must sent.
+func (t *tenure) armed(now, sent moment, ttl time.Duration) {
+	t.term = t.term.later(newTerm(sent, ttl))
 	t.lasts = ttl
 	t.mayArm(now.at, ttl)
 	t.lastErr = nil
 }
 
-// later returns the one of two terms that has more left.
-func (t term) later(other term, now moment) term {
-	if other.leftAt(now) > t.leftAt(now) {
+// later returns the one of two terms that has more left. Both stand as at one moment.
+func (t term) later(other term) term {
+	if other.deadline.After(t.deadline) {
 		return other
 	}
 	return t

@@ -34,6 +34,16 @@ func now() moment {
 	return moment{at: t, asleep: suspended.recent(t)}
 }
 
+// by is m as it stands at a later moment: what the machine has slept in between, of which the
+// monotonic clock knows nothing, has passed for the server.
+func (m moment) by(now moment) moment {
+	if slept := now.asleep - m.asleep; slept > suspendedNoise {
+		at := now.at.Add(m.at.Sub(now.at)) // the wall clock, which people read, has gone on already
+		return moment{at.Add(-slept), now.asleep}
+	}
+	return m
+}
+
 func newTerm(sent moment, ttl time.Duration) term {
 	return term{deadline: sent.at.Add(ttl - margin(ttl)), asleep: sent.asleep}
 }
@@ -63,12 +73,9 @@ func (t term) left(asleep time.Duration) time.Duration {
 	return t.leftAt(moment{time.Now(), asleep})
 }
 
-func (t term) leftAt(now moment) time.Duration {
-	left := t.deadline.Sub(now.at)
-	// What is over already stays so; of the zero term there is too little left to
-	// take anything away.
-	if slept := now.asleep - t.asleep; slept > suspendedNoise && left > 0 {
-		left -= slept
-	}
-	return left
+func (t term) leftAt(now moment) time.Duration { return t.by(now).deadline.Sub(now.at) }
+
+func (t term) by(now moment) term {
+	m := moment{t.deadline, t.asleep}.by(now)
+	return term{m.at, m.asleep}
 }

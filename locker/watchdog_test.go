@@ -312,19 +312,22 @@ func TestAdminErrors(t *testing.T) {
 // A machine that has been suspended, or seems to have been, before the lease was taken.
 func TestTermOfALeaseTakenAfterASuspension(t *testing.T) {
 	l := &tenure{}
-	l.armed(moment{at: time.Now(), asleep: time.Hour}, time.Minute)
+	sent := moment{at: time.Now(), asleep: time.Hour}
+	l.armed(sent, sent, time.Minute)
 	assert.False(t, l.term.deadline.IsZero())
 	assert.InDelta(t, time.Minute, l.term.left(time.Hour), float64(5*time.Second))
 	assert.Negative(t, term{}.left(time.Hour))
 }
 
 func TestTermAfterSuspension(t *testing.T) {
-	start := time.Now()
+	sent := moment{at: time.Now()}
 	l := &tenure{}
-	l.armed(moment{at: start, asleep: 0}, time.Hour)
+	l.armed(sent, sent, time.Hour)
 	// the machine slept 59 minutes; a renewal by 30 s is confirmed
-	l.armed(moment{at: start, asleep: 59*time.Minute + 50*time.Second}, 30*time.Second)
-	assert.Greater(t, l.term.left(59*time.Minute+50*time.Second), 25*time.Second)
+	sent.asleep = 59*time.Minute + 50*time.Second
+	l.catchUp(sent)
+	l.armed(sent, sent, 30*time.Second)
+	assert.Greater(t, l.term.left(sent.asleep), 25*time.Second)
 }
 
 func TestExtendRacesARenewal(t *testing.T) {
