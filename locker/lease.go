@@ -119,7 +119,9 @@ func (l *Lease) end(cause error) {
 // value; [Client.Do] joins it to the caller's.
 //
 // A timer cannot fire while the machine is suspended or the process stopped: right
-// after such a pause the context may not have ended yet. Valid is right then too.
+// after such a pause the context may not have ended yet. After a suspension, which timers
+// do not know of, it ends within a second (on Linux; elsewhere as late as the machine was
+// suspended). Valid is right at once, where it knows of suspensions.
 func (l *Lease) Context() context.Context {
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()

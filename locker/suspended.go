@@ -49,6 +49,18 @@ func (s *suspendClock) recent(now time.Time) time.Duration {
 	return s.read(now)
 }
 
+// unnoticed is how long who waits by the monotonic clock may go without looking here, since a
+// timer comes late by what the machine sleeps. With a TTL from 20 s on it is less than a lease's
+// context may be late anyway. Longer TTLs allow for no more: a lease may be over at the resume.
+func (s *suspendClock) unnoticed() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ok {
+		return idleAlarm // there is nothing to be seen
+	}
+	return time.Second
+}
+
 func (s *suspendClock) read(now time.Time) time.Duration {
 	// The clock of a testing/synctest bubble begins in the year 2000 and has nothing
 	// to do with the machine's uptime.

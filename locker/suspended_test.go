@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -168,6 +169,100 @@ func TestALeaseThatWasOnItsWayInASuspension(t *testing.T) {
 			time.Sleep(time.Second)
 			assert.Equal(t, opts == nil, f.TTL(name) > 50*time.Second, "a third of the TTL had passed: it is renewed")
 		}
+	})
+}
+
+// However long the machine was suspended, unless that is longer than the lease.
+func TestContextEndsBeforeTheNextGrantAfterASuspension(t *testing.T) {
+	for name, c := range map[string]struct {
+		ttl, nap time.Duration
+		opts     []Option
+	}{
+		"not renewed":                  {time.Hour, 50 * time.Minute, []Option{NoRenewal()}},
+		"not renewed, nearly over":     {time.Hour, time.Hour - margin(time.Hour) - time.Minute - time.Second, []Option{NoRenewal()}},
+		"a TTL as short as is in time": {20 * time.Second, 20*time.Second - margin(20*time.Second) - time.Second, []Option{NoRenewal()}},
+		"renewed in vain":              {time.Minute, 40 * time.Second, nil},
+		"renewed in vain, nearly over": {DefaultTTL, 27 * time.Second, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				machine := newLaptop(t, f)
+				cut := &fakeDeployment{Miniredis: f.Miniredis, dial: f.dial}
+				lease, err := cut.client(t).Mutex("k", append(c.opts, TTL(c.ttl))...).Lock(t.Context())
+				require.NoError(t, err)
+				ctx := lease.Context()
+				time.Sleep(min(c.ttl/30, time.Minute))
+				cut.set(func() {
+					cut.before = func(context.Context, driver.Command) error { return driver.NotSent(errors.New("no route")) }
+				})
+				machine.suspend(c.nap)
+				assert.NoError(t, ctx.Err())
+				_, err = f.client(t).Mutex("k").Lock(t.Context())
+				require.NoError(t, err)
+				assert.ErrorIs(t, context.Cause(ctx), ErrLost, "another holds the lock")
+			})
+		})
+	}
+}
+
+func TestLeasesAreRenewedAtOnceAfterASuspension(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		machine, c := newLaptop(t, f), f.client(t)
+		lease, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		brief, err := c.Mutex("brief", TTL(5*time.Second), NoRenewal()).Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		machine.suspend(20 * time.Second)
+		time.Sleep(time.Second)
+		assert.Greater(t, f.TTL("k"), DefaultTTL-2*time.Second)
+		assert.ErrorIs(t, context.Cause(brief.Context()), ErrLost)
+		time.Sleep(time.Minute)
+		assert.True(t, lease.Valid())
+		f.reset()
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, len(f.commands()), 7, "renewals are as rare as before")
+	})
+}
+
+// Who has seen a suspension by Valid need not wait until the watchdog sees it, too.
+func TestValidMovesTheEndOfTheContext(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		machine, c := newLaptop(t, f), f.client(t)
+		lease, err := c.Mutex("k", TTL(5*time.Second), NoRenewal()).Lock(t.Context())
+		require.NoError(t, err)
+		left := 5*time.Second - margin(5*time.Second) - 100*time.Millisecond
+		machine.suspend(left)
+		require.True(t, lease.Valid())
+		ctx := lease.Context()
+		time.Sleep(100 * time.Millisecond)
+		assert.ErrorIs(t, ctx.Err(), context.Canceled)
+	})
+}
+
+// It looks for suspensions only while there is something to watch.
+func TestTheWatchdogSleepsWhereNothingIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		newLaptop(t, f)
+		c := f.client(t)
+		next := func() time.Duration {
+			synctest.Wait()
+			c.dog.mu.Lock()
+			defer c.dog.mu.Unlock()
+			return c.dog.alarm - time.Since(c.dog.epoch.at)
+		}
+		mustPair(t, c.Mutex("k", TTL(12*time.Hour)))
+		time.Sleep(time.Second)
+		assert.Greater(t, next(), 365*24*time.Hour)
+		lease, err := c.Mutex("k", TTL(12*time.Hour)).Lock(t.Context())
+		require.NoError(t, err)
+		for range 3 {
+			assert.Equal(t, time.Second, next())
+			time.Sleep(time.Second)
+		}
+		require.NoError(t, lease.Unlock(t.Context()))
+		time.Sleep(time.Second)
+		assert.Greater(t, next(), 365*24*time.Hour)
 	})
 }
 

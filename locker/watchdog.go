@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -21,9 +22,8 @@ type watchdog struct {
 	stop       context.CancelFunc
 	wg         sync.WaitGroup
 
-	epoch time.Time
-
 	mu      sync.Mutex
+	epoch   moment // moves back by what the machine sleeps, so that all times come earlier by that
 	jobs    agenda
 	firing  []*job        // taken out of the agenda, and told that their time has come
 	wake    chan struct{} // the earliest time has changed
@@ -65,7 +65,7 @@ type task interface {
 
 func newWatchdog(d deployment) *watchdog {
 	ctx, stop := context.WithCancel(context.Background())
-	return &watchdog{deployment: d, ctx: ctx, stop: stop, epoch: time.Now(), wake: make(chan struct{}, 1)}
+	return &watchdog{deployment: d, ctx: ctx, stop: stop, epoch: now(), wake: make(chan struct{}, 1)}
 }
 
 // add puts a job in, to be looked at for the first time at at, or early before it. It
@@ -113,7 +113,7 @@ func (w *watchdog) put(j *job, at time.Time, early time.Duration) {
 		w.end(j)
 		return
 	}
-	since := at.Sub(w.epoch)
+	since := at.Sub(w.epoch.at)
 	j.early = uint32(early.Microseconds())
 	w.jobs.put(j, since)
 	if since < w.alarm {
@@ -126,8 +126,8 @@ func (w *watchdog) put(j *job, at time.Time, early time.Duration) {
 }
 
 const (
-	// idleAlarm is when the goroutine looks again if there is nothing to watch.
-	idleAlarm = time.Hour
+	// idleAlarm is when the goroutine looks again if there is nothing to watch: never.
+	idleAlarm = time.Duration(math.MaxInt64 / 2)
 	// maxDue bounds how many jobs are looked at before it is looked whether another has
 	// become due, so that however many are due at once, the end of a lease is in time.
 	maxDue = 16 * batchSize
@@ -145,19 +145,20 @@ func (w *watchdog) watch() {
 			continue
 		}
 		w.mu.Lock()
-		now := time.Since(w.epoch)
-		at := now + idleAlarm
+		now, at := time.Since(w.epoch.at), idleAlarm
+		limit := now + suspended.unnoticed()
 		if j := w.jobs.first(); j != nil {
-			at = j.at
+			at = min(j.at, limit)
 		}
 		if w.asked > now {
 			// That job may be over already. Where locks are held for a short time only, it
 			// is nearly always, and the next one would have to wake this goroutine again.
+			w.asked = min(w.asked, limit)
 			at = min(at, w.asked)
 		}
 		w.alarm = max(at, 1)
 		w.mu.Unlock()
-		timer.Reset(at - time.Since(w.epoch))
+		timer.Reset(at - time.Since(w.epoch.at))
 		select {
 		case <-timer.C:
 		case <-w.wake:
@@ -171,10 +172,12 @@ func (w *watchdog) watch() {
 // come soon, as many as find room in the request that is made anyway: then no goroutine
 // has to be woken for each of many jobs.
 func (w *watchdog) takeDue(due []*job) []*job {
+	present := now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.alarm = 0
-	now, fill := time.Since(w.epoch), w.fill()
+	w.epoch = w.epoch.by(present)
+	now, fill := time.Since(w.epoch.at), w.fill()
 	for len(due) < maxDue {
 		j := w.jobs.first()
 		if j == nil || j.at > now && (len(due)%fill == 0 || j.at-time.Duration(j.early)*time.Microsecond > now) {
