@@ -115,6 +115,7 @@ func TestPlaceOfAWaiterWithoutMessagesIsShort(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		got := background(t, f.client(t).Mutex("k"))
 		time.Sleep(3 * time.Second)
+		time.Sleep(pollInterval / 2) // between two of its looks, one of which could get the lock
 		dead.Store(true)
 		begun := time.Now()
 		require.NoError(t, held.Unlock(t.Context()))
