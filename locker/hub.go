@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -270,6 +271,9 @@ func (h *hub) subscribe(l *link) (driver.Subscription, error) {
 	sub, err := subscriber.Subscribe(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if sub == nil {
+		return nil, fmt.Errorf("the driver's Subscribe gave neither a Subscription nor an error: %w", driver.ErrUnsupported)
 	}
 	if err := sub.Add(ctx, h.channel); err != nil {
 		sub.Close()

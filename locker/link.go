@@ -88,6 +88,9 @@ func (l *link) dial(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, driver.NotSent(fmt.Errorf("connect: %w", err))
 	}
+	if conn == nil {
+		return nil, driver.NotSent(fmt.Errorf("the driver's Connect gave neither a Conn nor an error: %w", driver.ErrUnsupported))
+	}
 	l.describe(ctx, conn)
 	l.mu.Lock()
 	defer l.mu.Unlock()
