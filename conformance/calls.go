@@ -92,6 +92,8 @@ type call struct {
 	err   error
 	took  time.Duration
 	done  chan struct{}
+
+	panicked bool
 }
 
 // background starts f and returns at once.
@@ -101,7 +103,9 @@ func (k *kit) background(f func() (driver.Value, error)) *call {
 	go func() {
 		defer close(c.done)
 		defer k.recover("a call")
+		c.panicked = true
 		c.value, c.err = f()
+		c.panicked = false
 		c.took = time.Since(start)
 	}()
 	return c
@@ -122,6 +126,10 @@ func (k *kit) parallel(n int, f func(i int)) {
 // recover, deferred, makes a panic of the driver a failure of the case.
 func (k *kit) recover(what string) {
 	if p := recover(); p != nil {
+		if !k.testCase.lock {
+			k.bar(&k.panicked, "the driver panicked in the case %s: %v. At the levels of locks that would end the process "+
+				"of the tests, so that their cases are not run", k.testCase.name, p)
+		}
 		k.Errorf("%s panicked: %v\n%s", what, p, debug.Stack())
 	}
 }

@@ -13,14 +13,14 @@ var closeCases = []testCase{
 	{name: "Close/Idempotent", run: func(k *kit) {
 		conn := k.warm()
 		for i := range 3 {
-			if err := conn.Close(); err != nil {
+			if err := k.shut(conn); err != nil {
 				k.Errorf("Close number %d gave %v; want nil", i+1, err)
 			}
 		}
 	}},
 	{name: "Close/ErrClosed", run: func(k *kit) {
 		conn := k.warm()
-		_ = conn.Close()
+		_ = k.shut(conn)
 		_, err := k.do(k.ctx, conn, cmd("INCR", k.key("n")))
 		k.is("Do after Close", err, driver.ErrClosed)
 		k.outcome("Do after Close", err, driver.OutcomeNotSent)
@@ -30,14 +30,14 @@ var closeCases = []testCase{
 	}},
 	{name: "Close/Unused", run: func(k *kit) {
 		conn := k.open()
-		k.prompty("Close of a Conn that was never used", func() { _ = conn.Close() })
+		k.prompty("Close of a Conn that was never used", func() { _ = k.shut(conn) })
 	}},
 	{name: "Close/Connections", run: func(k *kit) {
 		conn := k.manyConnections()
 		if k.wire.Open() == 0 {
 			k.Errorf("no connection is open after use: the driver dials around Config.Dial")
 		}
-		_ = conn.Close()
+		_ = k.shut(conn)
 		if !k.eventually(k.time.settle, func() bool { return k.wire.Open() == 0 }) {
 			k.Errorf("%d connections are open after Close", k.wire.Open())
 		}
@@ -50,7 +50,7 @@ var closeCases = []testCase{
 		defer cancel()
 		k.wire.On(wire.Match{Name: "INCR"}, wire.HoldReply)
 		_, _ = k.do(ctx, conn, cmd("INCR", k.key("n")))
-		_ = conn.Close()
+		_ = k.shut(conn)
 		k.noNewGoroutines(before)
 	}},
 	{name: "Close/InFlight", run: func(k *kit) {
@@ -58,7 +58,7 @@ var closeCases = []testCase{
 		rule := k.wire.On(wire.Match{Name: "INCR"}, wire.HoldReply)
 		c := k.startDo(k.ctx, conn, cmd("INCR", k.key("n")))
 		k.await(rule.Happened(), k.time.bound, "the command has not reached the server")
-		k.prompty("Close while a call is in flight", func() { _ = conn.Close() })
+		k.prompty("Close while a call is in flight", func() { _ = k.shut(conn) })
 		k.wait(c, k.time.slack, "the call in flight at Close")
 		k.outcome("the call in flight at Close", c.err, driver.OutcomeUnknown)
 	}},
@@ -75,7 +75,7 @@ var closeCases = []testCase{
 			case <-time.After(k.time.short):
 			}
 		}
-		k.prompty("Close while a call dials", func() { _ = conn.Close() })
+		k.prompty("Close while a call dials", func() { _ = k.shut(conn) })
 		k.wait(c, k.time.slack, "the call that was dialing at Close")
 		if c.err == nil {
 			k.Errorf("a call without a connection succeeded")
@@ -86,7 +86,7 @@ var closeCases = []testCase{
 		k.wire.Partition()
 		c := k.startDo(k.ctx, conn, cmd("INCR", k.key("n")))
 		k.eventually(k.time.short, func() bool { return k.wire.Count(wire.Match{Name: "INCR"}) > 0 })
-		k.prompty("Close in a partition", func() { _ = conn.Close() })
+		k.prompty("Close in a partition", func() { _ = k.shut(conn) })
 		k.wait(c, k.time.slack, "the call in a partition at Close")
 	}},
 	{name: "Close/Concurrent", run: func(k *kit) {
@@ -95,7 +95,7 @@ var closeCases = []testCase{
 		for range 10 {
 			calls = append(calls,
 				k.startDo(k.ctx, conn, plain("ECHO", k.prefix)),
-				k.background(func() (driver.Value, error) { return nil, conn.Close() }))
+				k.background(func() (driver.Value, error) { return nil, k.shut(conn) }))
 		}
 		for _, c := range calls {
 			k.wait(c, k.time.bound, "Do or Close beside Close")
@@ -103,7 +103,7 @@ var closeCases = []testCase{
 	}},
 	{name: "Close/Batch", needs: needs{batcher: true}, run: func(k *kit) {
 		conn := k.warm()
-		_ = conn.Close()
+		_ = k.shut(conn)
 		for _, r := range k.doBatch(k.ctx, conn, []driver.Command{cmd("INCR", k.key("a")), cmd("INCR", k.key("b"))}) {
 			k.is("DoBatch after Close", r.Err, driver.ErrClosed)
 			k.outcome("DoBatch after Close", r.Err, driver.OutcomeNotSent)
@@ -111,17 +111,17 @@ var closeCases = []testCase{
 	}},
 	{name: "Close/Subscribe", needs: needs{subscriber: true}, run: func(k *kit) {
 		conn := k.warm()
-		_ = conn.Close()
-		sub, err := k.subscriber(conn).Subscribe(k.ctx)
+		_ = k.shut(conn)
+		sub, err := k.subscription(k.ctx, conn)
 		if err == nil {
 			err = sub.Add(k.ctx, k.prefix+"ch")
-			_ = sub.Close()
+			_ = k.shut(sub)
 		}
 		k.is("Subscribe after Close", err, driver.ErrClosed)
 	}},
 	{name: "Close/Describe", needs: needs{describer: true}, run: func(k *kit) {
 		conn := k.warm()
-		_ = conn.Close()
+		_ = k.shut(conn)
 		_, err := k.describer(conn).Describe(k.ctx)
 		k.is("Describe after Close", err, driver.ErrClosed)
 	}},
@@ -130,7 +130,7 @@ var closeCases = []testCase{
 		c := k.connector()
 		a, b := k.connect(c), k.connect(c)
 		k.must(a, cmd("SET", k.key("s"), "x"))
-		_ = a.Close()
+		_ = k.shut(a)
 		k.reply(b, cmd("GET", k.key("s")), "x")
 		k.reply(k.connect(c), cmd("GET", k.key("s")), "x")
 		_, err := k.do(context.Background(), a, cmd("GET", k.key("s")))

@@ -153,6 +153,9 @@ func (k *kit) connectMaybe(c driver.Connector) driver.Conn {
 		}
 		return nil
 	}
+	if conn == nil {
+		k.Fatalf("Connect gave neither a Conn nor an error")
+	}
 	k.closeLater(conn)
 	return conn
 }

@@ -175,7 +175,7 @@ var subscribeCases = []testCase{
 		}
 		// and it does not take the commands' connection away.
 		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
-		_ = sub.Close()
+		_ = k.shut(sub)
 		if !k.eventually(k.time.settle, func() bool { return k.wire.Open() <= before }) {
 			k.Errorf("the connection of a closed Subscription is still open")
 		}
@@ -187,7 +187,7 @@ var subscribeCases = []testCase{
 		k.publish(k.channel("x"), "both")
 		k.receive(a, k.channel("x"), "both")
 		k.receive(b, k.channel("x"), "both")
-		_ = a.Close()
+		_ = k.shut(a)
 		k.publish(k.channel("x"), "the other")
 		k.receive(b, k.channel("x"), "the other")
 	}},

@@ -13,11 +13,10 @@ var subscribeCtxCases = []testCase{
 	{name: "Subscribe/OutlivesItsCtx", needs: needs{subscriber: true}, run: func(k *kit) {
 		// The ctx of Subscribe and Add bounds those calls only.
 		ctx, cancel := k.within(k.time.bound)
-		sub, err := k.subscriber(k.open()).Subscribe(ctx)
+		sub, err := k.subscription(ctx, k.open())
 		if err != nil {
 			k.Fatalf("Subscribe gave %v", err)
 		}
-		k.cleanup(func() { _ = sub.Close() })
 		if err := sub.Add(ctx, k.channel("a")); err != nil {
 			k.Fatalf("Add gave %v", err)
 		}
@@ -86,7 +85,7 @@ var subscribeCtxCases = []testCase{
 		time.Sleep(k.time.pause)
 		for i := range 2 {
 			var err error
-			k.prompty("Close of a Subscription", func() { err = sub.Close() })
+			k.prompty("Close of a Subscription", func() { err = k.shut(sub) })
 			if err != nil {
 				k.Errorf("Close number %d of a Subscription gave %v; want nil", i+1, err)
 			}
@@ -102,12 +101,12 @@ var subscribeCtxCases = []testCase{
 		sub := k.subscribe(conn, k.channel("a"))
 		r := k.background(func() (driver.Value, error) { _, err := sub.Receive(k.ctx); return nil, err })
 		time.Sleep(k.time.pause)
-		k.prompty("Close of a Conn with a Subscription", func() { _ = conn.Close() })
+		k.prompty("Close of a Conn with a Subscription", func() { _ = k.shut(conn) })
 		k.wait(r, k.time.slack, "Receive when its Conn is closed")
 		k.is("Receive when its Conn is closed", r.err, driver.ErrClosed)
 		if !k.eventually(k.time.settle, func() bool { return k.wire.Open() == 0 }) {
 			k.Errorf("%d connections are open after Close of a Conn with a Subscription", k.wire.Open())
 		}
-		k.prompty("Close of a Subscription after its Conn's", func() { _ = sub.Close() })
+		k.prompty("Close of a Subscription after its Conn's", func() { _ = k.shut(sub) })
 	}},
 }

@@ -153,11 +153,10 @@ var subscribeFaultCases = []testCase{
 		ctx, cancel := cancelAfter(k)
 		defer cancel()
 		k.promptCall(ctx, "Subscribe and Add while dialing hangs", func() error {
-			sub, err := k.subscriber(conn).Subscribe(ctx)
+			sub, err := k.subscription(ctx, conn)
 			if err != nil {
 				return err
 			}
-			k.cleanup(func() { _ = sub.Close() })
 			return sub.Add(ctx, k.channel("a"))
 		})
 	}},
@@ -166,7 +165,7 @@ var subscribeFaultCases = []testCase{
 		rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: k.channel("b")}, wire.HoldReply)
 		add := k.background(func() (driver.Value, error) { return nil, sub.Add(k.ctx, k.channel("b")) })
 		k.await(rule.Happened(), k.time.bound, "SUBSCRIBE has not reached the server")
-		k.prompty("Close of a Subscription", func() { _ = sub.Close() })
+		k.prompty("Close of a Subscription", func() { _ = k.shut(sub) })
 		k.wait(add, k.time.slack, "Add at Close")
 		k.is("Add at Close", add.err, driver.ErrClosed)
 	}},
@@ -177,6 +176,6 @@ var subscribeFaultCases = []testCase{
 		k.wire.KillAll()
 		dials := k.wire.Dials()
 		k.eventually(k.time.settle, func() bool { return k.wire.Dials() > dials })
-		k.prompty("Close of a Subscription that reconnects", func() { _ = sub.Close() })
+		k.prompty("Close of a Subscription that reconnects", func() { _ = k.shut(sub) })
 	}},
 }

@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -129,6 +130,84 @@ func TestCatastrophes(t *testing.T) {
 			assert.ErrorContains(t, report.Err(), c.want)
 		})
 	}
+}
+
+// What makes every case fail is told once.
+func TestNothingToTest(t *testing.T) {
+	for b, want := range map[bug]string{
+		"ignores-dial":      "use Config.Dial, or set Harness.TCPOnly",
+		"connect-fails":     "not today",
+		"connect-gives-nil": "Connect gave neither a Conn nor an error",
+	} {
+		for name, opts := range map[string][]conformance.Option{
+			"all": nil, "a case": {conformance.Only("Do/Reply/Nil", "Do/Reply/Map")}, "locks": {conformance.Only("Lock")},
+		} {
+			t.Run(string(b)+"/"+name, func(t *testing.T) {
+				report := conformance.Run(t, harness(b), opts...)
+				assert.Len(t, report.Names(conformance.Failed), 1)
+				assert.ErrorContains(t, report.Err(), want)
+				assert.Len(t, report.Names(conformance.Skipped), len(report.Results)-1)
+			})
+		}
+	}
+}
+
+// A driver that panics would end the process from within the core's own goroutines.
+func TestNoLocksThroughDriverThatPanics(t *testing.T) {
+	t.Run("seen", func(t *testing.T) {
+		report := conformance.Run(t, harness("panics"), conformance.Only("Do/Reply", "Lock/Mutex"))
+		assert.Contains(t, report.Names(conformance.Failed), "Do/Reply/Nil")
+		assert.NotContains(t, report.Names(conformance.Skipped), "Do/Reply/Map")
+		assert.Contains(t, report.Names(conformance.Skipped), "Lock/Mutex/Exclusion")
+	})
+	t.Run("locks alone", func(t *testing.T) {
+		report := conformance.Run(t, harness("panics"), conformance.Only("Lock/Mutex"))
+		assert.Equal(t, []string{"Lock/Mutex/Exclusion"}, report.Names(conformance.Failed))
+		assert.ErrorContains(t, report.Err(), "the driver panicked in the case Capabilities/Declared: a bug")
+	})
+}
+
+func TestSubscribeWithoutSubscription(t *testing.T) {
+	report := conformance.Run(t, harness("subscribe-gives-nil"), conformance.Only("Subscribe", "Close/Subscribe", "Lock/WakeUp/LostMessage"))
+	assert.Subset(t, report.Names(conformance.Failed), []string{"Subscribe/Ack", "Close/Subscribe"})
+	assert.ErrorContains(t, report.Err(), "Subscribe gave neither a Subscription nor an error")
+	assert.NotContains(t, report.Err().Error(), "panicked")
+}
+
+// A mutex that is held while something is waited for stops a bubble's clock, and would cost
+// each case the limit.
+func TestStandstill(t *testing.T) {
+	if raceDetector {
+		t.Skip("it takes half a minute, and is the same without the race detector")
+	}
+	for b, cases := range map[bug][]string{
+		"holds-mutex": {"Do/Ctx/PoolExhausted", "Close/InFlight", "Do/Reply/Nil"},
+		"spins":       {"Do/Ctx/EndedBefore", "Do/Ctx/DeadlineInFlight"},
+	} {
+		t.Run(string(b), func(t *testing.T) {
+			t.Parallel()
+			begun := time.Now()
+			report := conformance.Run(t, harness(b), conformance.Only(cases...))
+			assert.Less(t, time.Since(begun), 40*time.Second)
+			assert.ErrorContains(t, report.Err(), "set Harness.TCPOnly")
+			assert.NotEmpty(t, report.Names(conformance.Skipped))
+			assert.Len(t, report.Names(conformance.Failed), 1)
+		})
+	}
+}
+
+// A Close that does not return is not followed by another one, which may wait for it in a mutex.
+func TestCloseThatHangsIsCalledOnce(t *testing.T) {
+	report := conformance.Run(t, harness("close-hangs-in-mutex"), conformance.Only("Close/Unused", "Close/ErrClosed"))
+	assert.Equal(t, []string{"Close/ErrClosed", "Close/Unused"}, report.Names(conformance.Failed))
+	assert.NotContains(t, report.Err().Error(), "has stood still")
+}
+
+// A failure that comes in each round of a case is told once.
+func TestFailuresAreToldOnce(t *testing.T) {
+	report := conformance.Run(t, harness("unknown-code-is-ERR"), conformance.Only("Do/Error/ThenWorks"))
+	assert.Len(t, report.Results[0].Failures, 1)
+	assert.ErrorContains(t, report.Err(), "(20 times)")
 }
 
 func TestCaseNamesAreUnique(t *testing.T) {

@@ -5,9 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/golocker/golocker/conformance/wire"
@@ -20,7 +23,8 @@ import (
 type kit struct {
 	*suite
 	testCase testCase
-	bubble   string
+	bubble   atomic.Value // string
+	moved    atomic.Int64 // grows while something happens
 	time     timing
 
 	prefix string // of every key, channel and value that identifies this case
@@ -32,6 +36,8 @@ type kit struct {
 
 	mu       sync.Mutex
 	failures []string
+	repeated map[string]int    // how often one came again
+	shutting map[io.Closer]int // how many Closes have begun and not returned
 	skip     string
 	cleanups []func()
 	keys     []string
@@ -63,8 +69,12 @@ var (
 // canary is the password on miniredis. No text of the driver may show it.
 const canary = "c4n4ry-pa55word"
 
+// nowhere is an address that clients parse and nobody can reach: who ignores Config.Dial
+// must not meet a server that happens to run on this machine.
+const nowhere = "255.255.255.255:6379"
+
 func newKit(s *suite, c testCase) *kit {
-	k := &kit{suite: s, testCase: c, time: bubbleTiming, calls: map[string]int{}}
+	k := &kit{suite: s, testCase: c, time: bubbleTiming, calls: map[string]int{}, repeated: map[string]int{}, shutting: map[io.Closer]int{}}
 	if s.realTime() {
 		k.time = realTiming
 	}
@@ -74,7 +84,7 @@ func newKit(s *suite, c testCase) *kit {
 
 func (k *kit) start() error {
 	k.ctx, k.cancel = context.WithCancel(context.Background())
-	srv, err := startServer(k.suite, k.prefix)
+	srv, err := startServer(k.suite, k.prefix, &k.moved)
 	if err != nil {
 		return err
 	}
@@ -83,7 +93,7 @@ func (k *kit) start() error {
 		return err
 	}
 	k.wire = wire.New(srv.dial)
-	k.addr = "127.0.0.1:6379" // never dialed, but parsed by some clients
+	k.addr = nowhere
 	if k.realTime() {
 		k.addr, err = k.wire.Listen()
 	}
@@ -119,13 +129,36 @@ func (k *kit) finish() {
 func (k *kit) Errorf(format string, args ...any) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.failures = append(k.failures, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if slices.Contains(k.failures, text) {
+		k.repeated[text]++
+		return
+	}
+	k.failures = append(k.failures, text)
+}
+
+// complaints returns the failures, each once. The caller holds mu.
+func (k *kit) complaints() []string {
+	list := slices.Clone(k.failures)
+	for i, text := range list {
+		if n := k.repeated[text]; n > 0 {
+			list[i] = fmt.Sprintf("%s (%d times)", text, n+1)
+		}
+	}
+	return list
 }
 
 // Fatalf records a failure and ends the calling goroutine.
 func (k *kit) Fatalf(format string, args ...any) {
 	k.Errorf(format, args...)
 	runtime.Goexit()
+}
+
+// stop records a failure after which no case can tell anything more, and ends the
+// calling goroutine.
+func (k *kit) stop(format string, args ...any) {
+	k.bar(&k.over, format, args...)
+	k.Fatalf(format, args...)
 }
 
 // Skipf ends the case without a verdict.
@@ -207,15 +240,45 @@ func (k *kit) connect(c driver.Connector) driver.Conn {
 	defer cancel()
 	conn, err := c.Connect(ctx)
 	k.checkText(err)
-	if err != nil || conn == nil {
-		k.Fatalf("Connect gave (%v, %v) with a server that answers", conn, err)
+	switch {
+	case err != nil:
+		k.Fatalf("Connect gave %v with a server that answers", err)
+	case conn == nil:
+		k.Fatalf("Connect gave neither a Conn nor an error")
 	}
 	k.closeLater(conn)
 	return conn
 }
 
-func (k *kit) closeLater(conn driver.Conn) {
-	k.cleanup(func() { _ = conn.Close() })
+// closeLater closes a Conn or a Subscription at the end of the case.
+func (k *kit) closeLater(conn io.Closer) {
+	k.cleanup(func() {
+		// Another Close could wait for the first in a mutex, which stops the clock.
+		if !k.isShutting(conn) {
+			_ = k.shut(conn)
+		}
+	})
+}
+
+// shut closes c, and knows while that has not returned.
+func (k *kit) shut(c io.Closer) error {
+	if reflect.ValueOf(c).Comparable() {
+		k.mu.Lock()
+		k.shutting[c]++
+		k.mu.Unlock()
+		defer func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.shutting[c]--
+		}()
+	}
+	return c.Close()
+}
+
+func (k *kit) isShutting(c io.Closer) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return reflect.ValueOf(c).Comparable() && k.shutting[c] > 0
 }
 
 // warm opens a Conn and uses it once, so that its first connection is there.

@@ -16,7 +16,7 @@ type mailConnector struct {
 // Connect implements driver.Connector.
 func (c mailConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
-	if err != nil {
+	if err != nil || conn == nil {
 		return nil, err
 	}
 	return mailConn{driver.Wrapper{Conn: conn}, c.box}, nil
@@ -32,7 +32,7 @@ var _ driver.Subscriber = mailConn{}
 // Subscribe implements driver.Subscriber.
 func (c mailConn) Subscribe(ctx context.Context) (driver.Subscription, error) {
 	sub, err := c.Conn.(driver.Subscriber).Subscribe(ctx)
-	if err != nil {
+	if err != nil || sub == nil {
 		return nil, err
 	}
 	s := &mailSubscription{Subscription: sub, inbox: make(chan driver.Message, 16), failures: make(chan error)}

@@ -88,7 +88,7 @@ func nodeOf(ctx context.Context) int {
 func (s *server) addNodes(suite *suite, n int) error {
 	first := s.dial
 	for len(s.others) < n-1 {
-		other, err := startServer(suite, s.prefix)
+		other, err := startServer(suite, s.prefix, s.moved)
 		if err != nil {
 			return err
 		}

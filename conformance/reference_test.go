@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -38,7 +39,7 @@ func (d refDriver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 		return nil, fmt.Errorf("reference: no network: %w", driver.ErrUnsupported)
 	}
 	cfg = cfg.WithDefaults()
-	if cfg.Dial == nil {
+	if cfg.Dial == nil || d.bug == "ignores-dial" {
 		cfg.Dial = new(net.Dialer).DialContext
 	}
 	c := &refConnector{driver: d, cfg: cfg, bug: d.bug}
@@ -75,6 +76,12 @@ func (c *refConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	if c.shared != nil {
 		return c.shared, nil
+	}
+	switch c.bug {
+	case "connect-fails":
+		return nil, errors.New("reference: not today")
+	case "connect-gives-nil":
+		return nil, nil
 	}
 	size := c.cfg.PoolSize
 	if size == 0 {
@@ -121,6 +128,7 @@ type refConn struct {
 	live    map[io.Closer]struct{} // every connection and subscription
 	tripped bool                   // bug "breaker-stays-open"
 	calls   sync.WaitGroup         // bug "close-waits"
+	one     sync.Mutex             // bugs "holds-mutex" and "close-hangs-in-mutex"
 }
 
 // A link is one network connection.
@@ -135,6 +143,13 @@ func (c *refConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, err
 		panic("a bug")
 	case "hangs":
 		select {}
+	case "spins":
+		for ctx.Err() == nil {
+			runtime.Gosched()
+		}
+	case "holds-mutex":
+		c.one.Lock()
+		defer c.one.Unlock()
 	case "upper-cases-in-place":
 		cmd.Args[0] = strings.ToUpper(cmd.Args[0])
 	case "key-is-first-argument":
@@ -296,6 +311,10 @@ func (c *refConn) Describe(ctx context.Context) (driver.Topology, error) {
 }
 
 func (c *refConn) Close() error {
+	if c.bug == "close-hangs-in-mutex" {
+		c.one.Lock()
+		select {}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	hang := func() {

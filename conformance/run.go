@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +29,56 @@ type needs struct {
 type suite struct {
 	h Harness
 	o options
+
+	checked  bool // that there is anything to test; see suite.barred
+	over     bar  // to all cases
+	panicked bar  // to those about locks
+
+	mu sync.Mutex // guards over and panicked
+}
+
+// A bar is why cases do not run any more.
+type bar struct {
+	why  string
+	told bool // by a case that has failed
+}
+
+// bar keeps further cases from running, and returns why.
+func (s *suite) bar(b *bar, format string, args ...any) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.why == "" {
+		b.why = fmt.Sprintf(format, args...)
+	}
+	return b.why
+}
+
+// barred tells why a case does not run, and whether nobody has been told that yet. The
+// first case of a run finds out whether there is anything to test, also where it is
+// another one that has been selected.
+func (s *suite) barred(t *testing.T, c testCase) (why string, news bool) {
+	if first := capabilityCases[0]; !s.checked && c.name != first.name {
+		s.guard(t, newKit(s, first))
+	}
+	s.checked = true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := &s.over
+	if b.why == "" && c.lock {
+		b = &s.panicked
+	}
+	news = !b.told
+	b.told = true
+	return b.why, news
+}
+
+// tell notes that a case has failed by what bars others.
+func (s *suite) tell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range []*bar{&s.over, &s.panicked} {
+		b.told = b.why != ""
+	}
 }
 
 func newSuite(h Harness, opts []Option) *suite {
@@ -73,12 +124,16 @@ func (s *suite) run(t *testing.T, c testCase) Result {
 	k := newKit(s, c)
 	if why := s.missing(c); why != "" {
 		k.skip = why
-	} else {
+	} else if why, news := s.barred(t, c); why == "" {
 		s.guard(t, k)
+	} else if news {
+		k.Errorf("%s", why)
+	} else {
+		k.skip = why
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r := Result{Case: c.name, Failures: k.failures, Elapsed: time.Since(start)}
+	r := Result{Case: c.name, Failures: k.complaints(), Elapsed: time.Since(start)}
 	known, isKnown := s.h.known(c.name)
 	r.Known = known
 	switch {
@@ -86,6 +141,7 @@ func (s *suite) run(t *testing.T, c testCase) Result {
 		r.Status = Known
 	case len(k.failures) > 0:
 		r.Status = Failed
+		s.tell()
 	case k.skip != "":
 		r.Status, r.Failures = Skipped, []string{k.skip}
 	case isKnown:
@@ -111,15 +167,52 @@ func (s *suite) missing(c testCase) string {
 	return ""
 }
 
-// hardLimit returns the real time after which a case is given up. In a bubble it
-// is reached when something spins or waits for a mutex for ever, which a bubble
-// cannot see; the longest case takes a few seconds of a processor, which a busy machine
-// may not have for long.
+// hardLimit returns the real time after which a case is given up: the longest takes a few
+// seconds of a processor, which a busy machine may not have for long.
 func (s *suite) hardLimit() time.Duration {
 	if s.realTime() {
 		return 3 * time.Minute
 	}
 	return 90 * time.Second
+}
+
+// standstill is the real time for which nothing may happen in a bubble: its clock does not
+// move, and nothing is said to a server. It is counted in looks, of which a process that
+// gets no processor has fewer.
+const standstill, look = 10 * time.Second, 100 * time.Millisecond
+
+// watch waits for the end of a case, and gives it up when it takes too long.
+func (s *suite) watch(k *kit, done <-chan struct{}) {
+	limit := time.After(s.hardLimit())
+	looks := time.NewTicker(look)
+	defer looks.Stop()
+	last, still := k.moved.Load(), time.Duration(0)
+	for {
+		select {
+		case <-done:
+			return
+		case <-limit:
+			k.Errorf("still running after %v of real time: a call is blocked or something spins\n%s", s.hardLimit(), k.stacks())
+			return
+		case <-looks.C:
+		}
+		if s.realTime() {
+			continue
+		}
+		if now := k.moved.Load(); now != last {
+			last, still = now, 0
+			continue
+		}
+		if still += look; still < standstill {
+			continue
+		}
+		why := s.bar(&s.over, "the case %s has stood still for %v of real time, and no other is run: something spins, or waits for a "+
+			"sync.Mutex whose holder waits for the network or for a timer. Cases have a clock of their own (testing/synctest), "+
+			"which does not move while a goroutine runs or waits for a mutex. If that is how the client works, set "+
+			"Harness.TCPOnly, and cases run in real time", k.testCase.name, standstill)
+		k.Errorf("%s\n%s", why, k.stacks())
+		return
+	}
 }
 
 // emptyPools makes clients forget what they keep in a sync.Pool, such as timers:
@@ -142,7 +235,7 @@ func (s *suite) guard(t *testing.T, k *kit) {
 			case p == nil || k.failed():
 			case strings.Contains(fmt.Sprint(p), "deadlock"):
 				// This is how a bubble tells that goroutines are left in it.
-				k.Errorf("goroutines are left after Close:\n%s", stacks(k.bubble))
+				k.Errorf("goroutines are left after Close:\n%s", k.stacks())
 			default:
 				k.Errorf("the bubble panicked: %v", p)
 			}
@@ -152,21 +245,33 @@ func (s *suite) guard(t *testing.T, k *kit) {
 			runtime.GC() // frees them
 		}
 		synctest.Test(t, func(*testing.T) {
-			k.bubble = bubbleID()
+			k.bubble.Store(bubbleID())
+			over := make(chan struct{})
+			go k.beat(over)
 			k.main()
 			time.Sleep(linger)
+			close(over)
 		})
 	}()
-	limit := s.hardLimit()
-	select {
-	case <-done:
-	case <-time.After(limit):
-		k.Errorf("still running after %v of real time: something spins or waits for a mutex\n%s", limit, stacks(k.bubble))
-	}
+	s.watch(k, done)
 }
 
 // linger is the bubble time that a client has to let its last timers run off.
 const linger = 2 * time.Minute
+
+// beat shows that the clock of a bubble moves.
+func (k *kit) beat(over <-chan struct{}) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			k.moved.Add(1)
+		case <-over:
+			return
+		}
+	}
+}
 
 // main is the main goroutine of a case.
 func (k *kit) main() {
@@ -192,7 +297,7 @@ func (k *kit) limit(d time.Duration, what string, f func()) bool {
 	case <-done:
 		return true
 	case <-timer.C:
-		k.Errorf("%s did not return within %v: a call is blocked for ever\n%s", what, d, stacks(k.bubble))
+		k.Errorf("%s did not return within %v: a call is blocked for ever\n%s", what, d, k.stacks())
 		return false
 	}
 }
@@ -209,9 +314,10 @@ func bubbleID() string {
 	return ""
 }
 
-// stacks returns the goroutines of a bubble, the suite's own left out, or a note
-// outside of one.
-func stacks(bubble string) string {
+// stacks returns the goroutines of the case's bubble, the suite's own left out, or
+// nothing outside of one.
+func (k *kit) stacks() string {
+	bubble, _ := k.bubble.Load().(string)
 	if bubble == "" {
 		return ""
 	}
@@ -222,7 +328,7 @@ func stacks(bubble string) string {
 		head, _, _ := strings.Cut(g, "\n")
 		inBubble := strings.Contains(head, bubble+"]") || strings.Contains(head, bubble+",")
 		own := strings.Contains(g, "conformance/wire.(*") || strings.Contains(g, "alicebob/miniredis") ||
-			strings.Contains(g, "conformance.(*kit).main(") || strings.Contains(g, "internal/synctest.Run(")
+			strings.Contains(g, "conformance.(*kit).main(") || strings.Contains(g, "conformance.(*kit).beat(") || strings.Contains(g, "internal/synctest.Run(")
 		if inBubble && !own {
 			list = append(list, g)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -23,6 +24,7 @@ type server struct {
 	memory             *miniredis.Miniredis // nil on a real server
 	prefix             string
 	others             []*server // the further nodes of a quorum
+	moved              *atomic.Int64
 
 	ending sync.Mutex // guards that memory is not dialled while it closes, nor after
 	ended  bool
@@ -32,8 +34,8 @@ type server struct {
 	r    *bufio.Reader
 }
 
-func startServer(s *suite, prefix string) (*server, error) {
-	srv := &server{prefix: prefix, username: s.o.username, password: s.o.password}
+func startServer(s *suite, prefix string, moved *atomic.Int64) (*server, error) {
+	srv := &server{prefix: prefix, moved: moved, username: s.o.username, password: s.o.password}
 	switch {
 	case s.o.addr != "":
 		srv.dial = wire.TCP(s.o.addr)
@@ -54,7 +56,11 @@ func startServer(s *suite, prefix string) (*server, error) {
 			if srv.ended {
 				return nil, net.ErrClosed
 			}
-			return srv.memory.Dial()
+			c, err := srv.memory.Dial()
+			if err != nil {
+				return nil, err
+			}
+			return moving{c, moved}, nil
 		}
 	}
 	if srv.memory != nil {
@@ -81,6 +87,22 @@ func startServer(s *suite, prefix string) (*server, error) {
 		}
 	}
 	return srv, nil
+}
+
+// moving is a connection that counts what passes it.
+type moving struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c moving) Read(p []byte) (int, error) {
+	c.n.Add(1)
+	return c.Conn.Read(p)
+}
+
+func (c moving) Write(p []byte) (int, error) {
+	c.n.Add(1)
+	return c.Conn.Write(p)
 }
 
 // do sends a command directly, not through the wire. An error reply is a value.

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -20,16 +21,28 @@ func (k *kit) subscriber(conn driver.Conn) driver.Subscriber {
 	return s
 }
 
+// subscription calls Subscribe. What it gives is closed at the end of the case.
+func (k *kit) subscription(ctx context.Context, conn driver.Conn) (driver.Subscription, error) {
+	sub, err := k.subscriber(conn).Subscribe(ctx)
+	k.checkText(err)
+	switch {
+	case err != nil:
+		return nil, err
+	case sub == nil:
+		k.Fatalf("Subscribe gave neither a Subscription nor an error")
+	}
+	k.closeLater(sub)
+	return sub, nil
+}
+
 // subscribe opens a Subscription and adds channels.
 func (k *kit) subscribe(conn driver.Conn, channels ...string) driver.Subscription {
 	ctx, cancel := k.within(k.time.bound)
 	defer cancel()
-	sub, err := k.subscriber(conn).Subscribe(ctx)
-	k.checkText(err)
-	if err != nil || sub == nil {
-		k.Fatalf("Subscribe gave (%v, %v)", sub, err)
+	sub, err := k.subscription(ctx, conn)
+	if err != nil {
+		k.Fatalf("Subscribe gave %v", err)
 	}
-	k.cleanup(func() { _ = sub.Close() })
 	if len(channels) > 0 {
 		k.add(sub, channels...)
 	}
