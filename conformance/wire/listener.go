@@ -84,7 +84,8 @@ func (l *listener) accept(ln net.Listener) {
 
 // serve connects an accepted connection with the server.
 func (w *Wire) serve(client net.Conn) {
-	if err := w.admit(w.ctx); err != nil {
+	kills, err := w.admit(w.ctx)
+	if err != nil {
 		_ = client.Close()
 		return
 	}
@@ -93,5 +94,5 @@ func (w *Wire) serve(client net.Conn) {
 		_ = client.Close()
 		return
 	}
-	_ = w.connect(client, server)
+	_ = w.connect(client, server, kills)
 }

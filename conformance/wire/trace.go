@@ -90,3 +90,15 @@ func (w *Wire) Broken() []string {
 	defer w.mu.Unlock()
 	return slices.Clone(w.broken)
 }
+
+// IsOpen reports whether the connection with this number is open. See [Request].
+func (w *Wire) IsOpen(conn int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.conns {
+		if c.id == conn {
+			return true
+		}
+	}
+	return false
+}

@@ -42,6 +42,7 @@ type Wire struct {
 	broken   []string
 	dials    int
 	made     int
+	kills    int // how often all connections were killed
 	refuse   bool
 	hang     chan struct{} // not nil: dials wait for this
 	gates    [ways]gate
@@ -63,7 +64,8 @@ func (w *Wire) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	fail := func(err error) error {
 		return &net.OpError{Op: "dial", Net: network, Addr: address{network, addr}, Err: err}
 	}
-	if err := w.admit(ctx); err != nil {
+	kills, err := w.admit(ctx)
+	if err != nil {
 		return nil, fail(err)
 	}
 	server, err := w.backend(ctx)
@@ -71,21 +73,23 @@ func (w *Wire) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 		return nil, fail(err)
 	}
 	client, ours := net.Pipe()
-	if err := w.connect(ours, server); err != nil {
+	if err := w.connect(ours, server, kills); err != nil {
 		_ = client.Close()
 		return nil, fail(err)
 	}
 	return client, nil
 }
 
-// admit counts a dial and lets it pass, wait or fail.
-func (w *Wire) admit(ctx context.Context) error {
+// admit counts a dial and lets it pass, wait or fail. It returns how often connections
+// have been killed before.
+func (w *Wire) admit(ctx context.Context) (kills int, err error) {
 	w.mu.Lock()
 	w.dials++
 	w.mu.Unlock()
 	for {
 		w.mu.Lock()
 		closed, refuse, wait := w.closed, w.refuse, w.hang
+		kills = w.kills
 		for _, g := range w.gates { // neither way may be shut for a handshake
 			if wait == nil {
 				wait = g
@@ -94,31 +98,41 @@ func (w *Wire) admit(ctx context.Context) error {
 		w.mu.Unlock()
 		switch {
 		case closed:
-			return ErrClosed
+			return 0, ErrClosed
 		case refuse:
-			return syscall.ECONNREFUSED
+			return 0, syscall.ECONNREFUSED
 		case wait == nil:
-			return ctx.Err()
+			return kills, ctx.Err()
 		}
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return ctx.Err()
+			return 0, ctx.Err()
 		case <-w.stop:
-			return ErrClosed
+			return 0, ErrClosed
 		}
 	}
 }
 
 // connect starts to pass on what comes from client and server. It takes both
-// over, also when it fails.
-func (w *Wire) connect(client, server net.Conn) error {
+// over, also when it fails. A dial that was under way when all connections were killed,
+// or dials refused, comes too late.
+func (w *Wire) connect(client, server net.Conn, kills int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
+	var err error
+	switch {
+	case w.closed:
+		err = ErrClosed
+	case w.refuse:
+		err = syscall.ECONNREFUSED
+	case w.kills != kills:
+		err = syscall.ECONNRESET
+	}
+	if err != nil {
 		_ = client.Close()
 		_ = server.Close()
-		return ErrClosed
+		return err
 	}
 	w.made++
 	c := &conn{
@@ -217,6 +231,7 @@ func (w *Wire) Mute() {
 func (w *Wire) KillAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.kills++
 	for c := range w.conns {
 		c.kill()
 	}
@@ -227,6 +242,7 @@ func (w *Wire) KillAll() {
 func (w *Wire) Reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.kills++
 	for c := range w.conns {
 		c.reset()
 	}

@@ -400,6 +400,43 @@ func TestRefuseAndHang(t *testing.T) {
 	})
 }
 
+// A dial that is under way when all connections are killed, or dials refused, comes too late.
+func TestDialBesideFault(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault func(*wire.Wire)
+		want  error
+	}{
+		"refused": {func(w *wire.Wire) { w.Refuse(true); w.KillAll() }, syscall.ECONNREFUSED},
+		"killed":  {(*wire.Wire).KillAll, syscall.ECONNRESET},
+		"reset":   {(*wire.Wire).Reset, syscall.ECONNRESET},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w *wire.Wire
+			w = wire.New(func(context.Context) (net.Conn, error) {
+				c.fault(w)
+				ours, _ := net.Pipe()
+				return ours, nil
+			})
+			defer w.Close()
+			_, err := w.Dial(t.Context(), "tcp", "server:6379")
+			require.ErrorIs(t, err, c.want)
+			assert.Zero(t, w.Open())
+		})
+	}
+}
+
+func TestIsOpen(t *testing.T) {
+	bubble(t, func(t *testing.T, w *wire.Wire, _ *miniredis.Miniredis) {
+		c := dial(t, w)
+		assert.Equal(t, "PONG", c.do(t, "PING"))
+		assert.True(t, w.IsOpen(1))
+		assert.False(t, w.IsOpen(2))
+		w.KillAll()
+		synctest.Wait()
+		assert.False(t, w.IsOpen(1))
+	})
+}
+
 func TestCloseReleasesEverything(t *testing.T) {
 	bubble(t, func(t *testing.T, w *wire.Wire, _ *miniredis.Miniredis) {
 		c := dial(t, w)
