@@ -102,6 +102,9 @@ func (c *conn) unknownFailure(ctx context.Context, err error) error {
 		return fmt.Errorf("goredis: %w: %w", driver.ErrClosed, err)
 	case ctx.Err() != nil:
 		return fmt.Errorf("goredis: %w: %w", ctx.Err(), err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		// A dial of go-redis has a ctx of its own, whose end is not the caller's.
+		return fmt.Errorf("goredis: %v, of the client and not of the caller", err)
 	}
 	return fmt.Errorf("goredis: %w", err)
 }
