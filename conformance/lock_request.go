@@ -18,21 +18,21 @@ var lockRequestCases = []testCase{
 		// The server has given the lock and the client does not hear of it. The
 		// lock was free, so TryLock has to succeed.
 		k.modes(func(name string, opts ...locker.Option) {
-			for i, action := range []wire.Action{wire.CutReply, wire.HalfReply, wire.CutRequest, wire.Silence} {
+			for i, f := range []fault{cutReply, halfReply, cutRequest, silence} {
 				c := k.client(locker.AttemptTimeout(2 * k.time.reply))
 				k.warm(c)
 				name := fmt.Sprint(name, i)
-				rule := k.wire.On(wire.Match{Arg: name}, action)
+				rule := k.wire.On(wire.Match{Arg: name}, f.action)
 				l, err := c.Mutex(name, append(opts, locker.TTL(k.times.long))...).TryLock(k.ctx)
 				if err != nil {
-					k.Fatalf("fault %d: TryLock on a free lock gave %v", i, err)
+					k.Fatalf("%s: TryLock on a free lock gave %v%s", f.name, err, f.hint)
 				}
 				if rule.Applied() != 1 {
-					k.Fatalf("fault %d: it did not happen: the lock was taken without a command on its key", i)
+					k.Fatalf("%s did not happen: the lock was taken without a command on its key", f.name)
 				}
 				k.valid(l, "after a lost reply")
 				if h := k.inspect(name).Holders; len(h) != 1 || h[0].Token != l.Token() {
-					k.Errorf("fault %d: the lease has the token %d, the server says %+v", i, l.Token(), h)
+					k.Errorf("%s: the lease has the token %d, the server says %+v", f.name, l.Token(), h)
 				}
 				k.unlock(l)
 				k.free(name, "after a lost reply and Unlock")

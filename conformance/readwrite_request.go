@@ -25,15 +25,15 @@ var readWriteRequestCases = []testCase{
 	}),
 	readWriteCase("LostReply", needs{}, func(k *lockKit) {
 		// The reply to a Lock or to an Unlock is lost. There is one hold, and none.
-		for i, action := range []wire.Action{wire.CutReply, wire.HalfReply, wire.CutRequest} {
+		for i, broken := range []fault{cutReply, halfReply, cutRequest} {
 			c := k.client()
 			k.warm(c, locker.ForReading())
 			name := k.key(fmt.Sprint("lock", i))
 			lose := func(f func()) {
-				rule := k.wire.On(wire.Match{Arg: name}, action)
+				rule := k.wire.On(wire.Match{Arg: name}, broken.action)
 				f()
 				if rule.Applied() != 1 {
-					k.Errorf("fault %d: no command about the lock was sent", i)
+					k.Errorf("%s: no command about the lock was sent", broken.name)
 				}
 			}
 			other := k.take(k.reading(k.undisturbed(), name))
@@ -45,7 +45,7 @@ var readWriteRequestCases = []testCase{
 			lose(func() {
 				var err error
 				if w, err = r.TryUpgrade(k.ctx); err != nil {
-					k.Fatalf("fault %d: TryUpgrade of the only reader gave %v", i, err)
+					k.Fatalf("%s: TryUpgrade of the only reader gave %v", broken.name, err)
 				}
 			})
 			k.holds(name, 2, "after a lost reply to Upgrade")

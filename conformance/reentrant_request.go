@@ -15,20 +15,20 @@ var reentrantRequestCases = []testCase{
 	reentrantCase("LostReply", needs{}, func(k *lockKit) {
 		// However often it was asked for, there is one hold.
 		job := locker.NamedOwner("job")
-		for i, action := range []wire.Action{wire.CutReply, wire.HalfReply, wire.CutRequest, wire.Silence} {
+		for i, f := range []fault{cutReply, halfReply, cutRequest, silence} {
 			c := k.client(locker.AttemptTimeout(2 * k.time.reply))
 			k.warm(c, locker.Reentrant())
 			name := k.key(fmt.Sprint("lock", i))
 			outer := k.take(k.undisturbed().Mutex(name, reentrant(job, k.times.long)...))
-			rule := k.wire.On(wire.Match{Arg: name}, action)
+			rule := k.wire.On(wire.Match{Arg: name}, f.action)
 			l, err := c.Mutex(name, reentrant(job, k.times.long)...).TryLock(k.ctx)
 			if err != nil || rule.Applied() != 1 {
-				k.Fatalf("fault %d, which happened %d times: TryLock of the owner gave %v", i, rule.Applied(), err)
+				k.Fatalf("%s, which happened %d times: TryLock of the owner gave %v%s", f.name, rule.Applied(), err, f.hint)
 			}
 			k.holds(name, 2, "after a lost reply to a re-entry")
 			k.valid(l, "after a lost reply")
-			if action != wire.Silence { // Unlock does not wait for so long
-				k.wire.On(wire.Match{Arg: name}, action)
+			if f != silence { // Unlock does not wait for so long
+				k.wire.On(wire.Match{Arg: name}, f.action)
 			}
 			k.unlock(l)
 			k.holds(name, 1, "after a lost reply to Unlock")
