@@ -1,6 +1,11 @@
 package conformance
 
 import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+
 	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -41,6 +46,14 @@ var connectorCases = []testCase{
 			k.Errorf("the driver did not send the password of its Config")
 		}
 	}},
+	{name: "Config/Username", run: func(k *kit) {
+		// The password is that of the user alone.
+		as := k.user("on", "~*", "&*", "+@all")
+		k.reply(k.open(as), plain("ECHO", k.prefix), k.prefix)
+		if cfg := k.config(as); k.wire.Count(wire.Match{Arg: cfg.Username}) == 0 {
+			k.Errorf("the driver did not send the Username of its Config")
+		}
+	}},
 	{name: "Config/DB", run: func(k *kit) {
 		conn := k.open(func(c *driver.Config) { c.DB = 1 })
 		k.must(conn, cmd("SET", k.key("s"), "x", "PX", "60000"))
@@ -62,6 +75,55 @@ var connectorCases = []testCase{
 			k.Fatalf("OpenConnector of a Config without Network, which means tcp, gave %v", err)
 		}
 		k.reply(k.connect(c), plain("ECHO", k.prefix), k.prefix)
+	}},
+	{name: "Config/Unix", run: func(k *kit) {
+		if k.realTime() {
+			k.Skipf("it is seen by what Config.Dial is given")
+		}
+		const path = "/run/conformance/server.sock"
+		var dialed atomic.Value
+		conn := k.open(func(c *driver.Config) {
+			c.Network, c.Addrs = "unix", []string{path}
+			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				dialed.Store([2]string{network, addr})
+				return k.wire.Dial(ctx, network, addr)
+			}
+		})
+		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+		if got := dialed.Load(); got != [2]string{"unix", path} {
+			k.Errorf("Config.Dial was called with %q; want the network unix and the path of the socket", got)
+		}
+	}},
+	{name: "Config/TLS", run: func(k *kit) {
+		// A server that hangs up whatever it is told. The first that it is told is a
+		// handshake, and nothing is ever told in the clear.
+		server := k.eavesdrop()
+		c := k.connector(server.edit, func(c *driver.Config) {
+			c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: "conformance.invalid"}
+		})
+		for range 3 {
+			ctx, cancel := k.within(k.time.bound)
+			conn, err := c.Connect(ctx)
+			if err == nil {
+				_, err = k.do(ctx, conn, cmd("GET", k.key("n")))
+				_ = k.shut(conn)
+			}
+			cancel()
+			k.checkText(err)
+			if err == nil {
+				k.Errorf("Do succeeded although the TLS handshake fails")
+			}
+			k.notReplied("Do whose TLS handshake fails", err)
+		}
+		said := server.said()
+		if len(said) == 0 {
+			k.Errorf("the driver has dialed nobody")
+		}
+		for _, first := range said {
+			if first != handshakeRecord {
+				k.Errorf("the first byte on a connection with Config.TLS is %q; want that of a TLS handshake: Config.TLS is ignored, or given up", first)
+			}
+		}
 	}},
 	{name: "Config/Timeout", run: func(k *kit) {
 		// A reply that takes less than the timeout is waited for.

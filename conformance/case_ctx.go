@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -186,14 +187,19 @@ func (k *kit) promptCall(ctx context.Context, what string, f func() error) {
 		k.await(c.done, k.time.slack, what+": its ctx has ended and it has not returned")
 	}
 	k.checkText(c.err)
-	if ctx.Err() == nil {
+	end := ctx.Err()
+	if at, ok := ctx.Deadline(); end == nil && ok && !time.Now().Before(at) {
+		end = context.DeadlineExceeded // a client may notice its deadline before the ctx does
+	}
+	if end == nil {
 		k.Errorf("%s returned %v after %v, before its ctx ended", what, c.err, c.took)
 		return
 	}
-	k.is(what, c.err, ctx.Err())
+	k.is(what, c.err, end)
 }
 
-// bounded checks that f fails by itself within the client's timeouts.
+// bounded checks that f, whose ctx does not end, fails by itself within the client's
+// timeouts.
 func (k *kit) bounded(what string, f func() error) {
 	c := k.background(func() (driver.Value, error) { return nil, f() })
 	k.wait(c, k.time.bound, what)
@@ -201,4 +207,10 @@ func (k *kit) bounded(what string, f func() error) {
 		k.Errorf("%s succeeded; want an error", what)
 	}
 	k.notReplied(what, c.err)
+	for _, end := range []error{context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(c.err, end) {
+			k.Errorf("%s gave %q, which matches %q, and the caller's ctx has not ended: the client's own timeout has to be told as something else",
+				what, c.err, end)
+		}
+	}
 }

@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/locker/driver"
@@ -48,16 +50,21 @@ var onceCases = []testCase{
 		// A request arrives at the server after its caller gave up. The driver
 		// must have said that it does not know.
 		conn := k.warm()
-		rule := k.wire.On(wire.Match{Name: "INCR", Arg: k.key("n")}, wire.HoldRequest)
-		ctx, cancel := k.within(k.time.short)
-		defer cancel()
-		_, err := k.do(ctx, conn, cmd("INCR", k.key("n")))
-		k.outcome("INCR that is still on its way", err, driver.OutcomeUnknown)
-		rule.Release()
-		if !k.eventually(k.time.settle, func() bool { return k.direct("GET", k.key("n")) == "1" }) {
-			k.Errorf("the late request was not executed: the suite is at fault")
+		for i, newCtx := range []ctxMaker{deadlineAfter, cancelAfter} {
+			key := k.key(fmt.Sprint("n", i))
+			rule := k.wire.On(wire.Match{Name: "INCR", Arg: key}, wire.HoldRequest)
+			ctx, cancel := newCtx(k)
+			_, err := k.do(ctx, conn, cmd("INCR", key))
+			cancel()
+			k.outcome("INCR that is still on its way", err, driver.OutcomeUnknown)
+			rule.Release()
+			if !k.eventually(k.time.settle, func() bool { return k.direct("GET", key) == "1" }) {
+				k.Errorf("the late request was not executed: the suite is at fault")
+			}
 		}
 	}},
+	{name: "Do/NotSent/Refused", run: func(k *kit) { k.notSent("Do", k.refusing, k.doOne) }},
+	{name: "Do/NotSent/HungDial", run: func(k *kit) { k.notSent("Do", k.hanging, k.doOne) }},
 	{name: "Do/Refused/NotReplied", run: func(k *kit) {
 		// A driver may prove that nothing was sent or leave it unknown.
 		k.wire.Refuse(true)
@@ -74,11 +81,55 @@ var onceCases = []testCase{
 		k.notReplied("Do without a server", err)
 	}},
 	{name: "Do/Refused/Handshake", run: func(k *kit) {
-		k.refusedHandshake("Do", func(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
-			v, err := k.do(ctx, conn, c)
-			return []driver.Result{{Value: v, Err: err}}
-		})
+		k.refusedHandshake("Do", k.doOne)
 	}},
+}
+
+// doOne is Do with the signature of a batch.
+func (k *kit) doOne(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
+	v, err := k.do(ctx, conn, c)
+	return []driver.Result{{Value: v, Err: err}}
+}
+
+// refusing and hanging shut the network, and return what opens it.
+func (k *kit) refusing() (reopen func()) {
+	k.wire.Refuse(true)
+	return func() { k.wire.Refuse(false) }
+}
+
+func (k *kit) hanging() (reopen func()) {
+	k.wire.HangDials()
+	return k.wire.ResumeDials
+}
+
+// notSent calls while there are no connections, and opens the network again: what was
+// marked NotSent is not sent then either, as from a queue. That would be a lock that
+// nobody knows of.
+func (k *kit) notSent(what string, shut func() func(), call func(context.Context, driver.Conn, driver.Command) []driver.Result) {
+	conn := k.warm()
+	reopen := shut()
+	k.wire.KillAll()
+	marked := map[string]bool{}
+	for i := range 5 { // the first may be for a connection that is gone
+		key := k.key(fmt.Sprint("n", i))
+		ctx, cancel := k.within(k.time.short)
+		r := call(ctx, conn, cmd("INCR", key))[0]
+		cancel()
+		if r.Err == nil {
+			k.Errorf("%s succeeded without a connection", what)
+		}
+		k.notReplied(what+" without a connection", r.Err)
+		marked[key] = driver.OutcomeOf(r.Err) == driver.OutcomeNotSent
+	}
+	reopen()
+	k.recovers(conn)
+	time.Sleep(2 * k.time.reply)
+	for key, notSent := range marked {
+		if n := k.wire.Count(wire.Match{Name: "INCR", Arg: key}); notSent && n > 0 {
+			k.never("%s without a connection gave an error marked NotSent, and the command was written when there was one again: "+
+				"switch off the client's offline queue, or leave the error unmarked", what)
+		}
+	}
 }
 
 // refusedHandshake calls when the server lets nobody in any more. What it says to that is
@@ -130,7 +181,7 @@ func (k *kit) lostCommand(c driver.Command, action wire.Action) {
 	_, err := k.do(ctx, conn, c)
 	k.outcome(c.Name()+" without a reply", err, driver.OutcomeUnknown)
 	if n := k.wire.Count(wire.Match{Name: c.Name(), Arg: c.Keys()[0]}); n != 1 {
-		k.Errorf("%v was written %d times; want once", c, n)
+		k.never("%v was written %d times; want once", c, n)
 	}
 }
 

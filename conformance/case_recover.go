@@ -47,34 +47,33 @@ var recoverCases = []testCase{
 		k.recovers(conn)
 	}},
 	{name: "Do/Correlation/AbandonedCall", run: func(k *kit) {
-		// The reply to a call that was given up arrives late, when other calls
-		// wait for theirs.
+		// The reply to a call that was given up arrives late, when other calls wait for
+		// theirs. None of them gets it; that they succeed is another clause.
 		conn := k.warm()
-		for i := range 10 {
-			late := k.prefix + fmt.Sprint("late", i)
-			rule := k.wire.On(wire.Match{Name: "ECHO", Arg: late}, wire.HoldReply)
-			ctx, cancel := k.within(k.time.short)
-			_, err := k.do(ctx, conn, plain("ECHO", late))
-			cancel()
-			if err == nil {
-				k.Errorf("a call got a reply that the wire held back")
+		k.abandoned(conn, func(own string) { k.ownReply(conn, own) })
+		k.recovers(conn)
+	}},
+	{name: "Do/Concurrent/HeldReply", run: func(k *kit) {
+		// While a reply is held back, and its call was given up, others succeed.
+		conn := k.warm()
+		k.abandoned(conn, func(own string) {
+			ctx, cancel := k.within(k.time.bound)
+			defer cancel()
+			if _, err := k.do(ctx, conn, plain("ECHO", own)); err != nil {
+				k.Errorf("while the reply to a call that was given up is held back on one connection, another call gave %v; want its reply, on another connection", err)
 			}
-			if i%2 == 0 {
-				rule.Release()
-			}
-			for j := range 5 {
-				own := k.prefix + fmt.Sprint("own", i, j)
-				k.reply(conn, plain("ECHO", own), own)
-				rule.Release()
-			}
-		}
+		})
 	}},
 	{name: "Do/Correlation/Concurrent", run: func(k *kit) {
-		k.concurrently(k.open(), false)
+		k.concurrently(k.open(), false, k.echo)
 	}},
 	{name: "Do/Correlation/ConcurrentAbandoned", run: func(k *kit) {
-		k.wire.On(wire.Match{Name: "ECHO", Arg: "slow", Times: -1}, wire.Delay(k.time.short/2))
-		k.concurrently(k.open(), true)
+		k.delaySlow()
+		k.concurrently(k.open(), true, k.ownReply)
+	}},
+	{name: "Do/Concurrent/Abandoned", run: func(k *kit) {
+		k.delaySlow()
+		k.concurrently(k.open(), true, k.echo)
 	}},
 	{name: "Do/Concurrent/Counter", run: func(k *kit) {
 		conn := k.open()
@@ -118,18 +117,64 @@ func (k *kit) recovers(conn driver.Conn) {
 	k.Errorf("the network is back and %d calls in a row failed, at last with %v", tries, err)
 }
 
-// concurrently runs many calls at once and checks that each gets its own reply.
-func (k *kit) concurrently(conn driver.Conn, abandon bool) {
+// abandoned gives up calls whose replies are held back, and makes others meanwhile, the
+// first of each round sometimes while the reply is still held.
+func (k *kit) abandoned(conn driver.Conn, other func(own string)) {
+	for i := range 10 {
+		late := k.prefix + fmt.Sprint("late", i)
+		rule := k.wire.On(wire.Match{Name: "ECHO", Arg: late}, wire.HoldReply)
+		ctx, cancel := k.within(k.time.short)
+		_, err := k.do(ctx, conn, plain("ECHO", late))
+		cancel()
+		if err == nil {
+			k.never("a call got a reply that the wire held back")
+		}
+		if i%2 == 0 {
+			rule.Release()
+		}
+		for j := range 5 {
+			other(k.prefix + fmt.Sprint("own", i, j))
+			rule.Release()
+		}
+	}
+}
+
+// ownReply checks that a call gets its own reply or an error that is none.
+func (k *kit) ownReply(conn driver.Conn, own string) {
+	ctx, cancel := k.within(k.time.bound)
+	defer cancel()
+	v, err := k.do(ctx, conn, plain("ECHO", own))
+	if err == nil && v != own {
+		k.never("Do(ECHO %s) = %s: the reply to another command", shorten(own), show(v))
+	}
+	k.notReplied("ECHO", err)
+}
+
+// echo checks that a call gets its own reply.
+func (k *kit) echo(conn driver.Conn, own string) { k.reply(conn, plain("ECHO", own), own) }
+
+// slowCalls is how many calls of concurrently are given up.
+const slowCalls = 50
+
+// slow is the delay of a reply to a call that is given up. One connection for all
+// commands has to bear all of them within its timeout.
+func (k *kit) slow() time.Duration { return k.time.reply / (2 * slowCalls) }
+
+func (k *kit) delaySlow() {
+	k.wire.On(wire.Match{Name: "ECHO", Arg: "slow", Times: -1}, wire.Delay(k.slow()))
+}
+
+// concurrently makes many calls at once.
+func (k *kit) concurrently(conn driver.Conn, abandon bool, call func(conn driver.Conn, own string)) {
 	k.parallel(20, func(g int) {
 		for i := range 10 {
 			if abandon && (g+i)%4 == 0 {
-				ctx, cancel := k.within(k.time.short / 10)
+				ctx, cancel := k.within(k.slow() / 2)
 				_, _ = k.do(ctx, conn, plain("ECHO", k.prefix+fmt.Sprint("slow", g, "-", i)))
 				cancel()
 				continue
 			}
-			own := k.prefix + fmt.Sprint("own", g, "-", i)
-			k.reply(conn, plain("ECHO", own), own)
+			call(conn, k.prefix+fmt.Sprint("own", g, "-", i))
 		}
 	})
 }

@@ -12,7 +12,11 @@ import (
 // RESP2 and RESP3 alike.
 var replyCases = []testCase{
 	{name: "Do/Reply/Nil", run: func(k *kit) {
-		k.reply(k.open(), cmd("GET", k.key("absent")), nil)
+		conn := k.open()
+		k.reply(conn, cmd("GET", k.key("absent")), nil)
+		k.reply(conn, script("return false", nil), nil) // as a script says that there is nothing
+		sha, _ := k.direct("SCRIPT", "LOAD", "return redis.call('GET', KEYS[1])").(string)
+		k.reply(conn, driver.Command{Args: []string{"EVALSHA", sha, "1", k.key("absent")}, FirstKey: 3, NumKeys: 1}, nil)
 	}},
 	{name: "Do/Reply/NilArray", run: func(k *kit) {
 		k.reply(k.open(), cmd("BLPOP", k.key("absent"), "0.05"), nil)
@@ -51,10 +55,12 @@ var replyCases = []testCase{
 	}},
 	{name: "Do/Reply/NilInArray", run: func(k *kit) {
 		k.direct("SET", k.key("a"), "1")
-		k.reply(k.open(), driver.Command{
+		conn := k.open()
+		k.reply(conn, driver.Command{
 			Args:     []string{"MGET", k.key("a"), k.key("absent"), k.key("a")},
 			FirstKey: 1, NumKeys: 3,
 		}, []any{"1", nil, "1"})
+		k.reply(conn, script("return {'a', false, 2}", nil), []any{"a", nil, int64(2)})
 	}},
 	{name: "Do/Reply/NestedError", run: func(k *kit) {
 		k.reply(k.open(), script("return {'a', redis.error_reply('MYCODE no luck'), 2}", nil),

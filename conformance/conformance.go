@@ -44,15 +44,15 @@
 //
 // The suite sets these fields of the Config it passes to Open: Mode single,
 // Network, Addrs, Username, Password, DialTimeout, Timeout, PoolSize, DB,
-// ClientName and, except on TCP, Dial. A driver may return an error that
-// matches driver.ErrUnsupported for DB, ClientName or Username; those cases are
-// skipped then.
+// ClientName, TLS and, except on TCP, Dial. A driver may return an error that
+// matches driver.ErrUnsupported for DB, ClientName, Username, TLS or the network
+// unix; those cases are skipped then.
 //
 // # Deviations
 //
 // A case that a client cannot pass is named in [Harness.Known] with a link to the
 // reason. It runs all the same: when it passes, the run fails, so that the list
-// never outlives its reasons.
+// never outlives its reasons. What the safety of locks depends on cannot be excused.
 package conformance
 
 import (
@@ -73,7 +73,9 @@ type Harness struct {
 	// equal those found: a Conn that grows or loses one fails.
 	Capabilities Capabilities
 
-	// Known lists the cases that are expected to fail.
+	// Known lists the cases that are expected to fail. Those of which one lock with two
+	// holders would follow cannot be among them: what is about a command that is written
+	// twice, about what an error claims to know, and about the replies of others.
 	Known []Deviation
 
 	// TCPOnly is for a client that ignores Config.Dial. The suite then runs in
@@ -191,8 +193,18 @@ func (h Harness) validate() error {
 		if !slices.Contains(Cases(), d.Case) {
 			return fmt.Errorf("conformance: the known deviation %q names no case; see Cases", d.Case)
 		}
+		if slices.ContainsFunc(inexcusable, func(clause string) bool { return covers(clause, d.Case) }) {
+			return fmt.Errorf("conformance: %q cannot be a known deviation: a driver that fails it sooner or later gives one lock to two", d.Case)
+		}
 	}
 	return nil
+}
+
+// inexcusable are the clauses on which the safety of locks depends. What the others find of
+// that kind in passing, see kit.never, is not excused either.
+var inexcusable = []string{
+	"Do/LostRequest", "Do/LostReply", "Do/AtMostOnce", "Do/NotSent", "Do/Refused", "Do/Correlation",
+	"Batch/Order", "Batch/LostRequest", "Batch/LostReply", "Batch/NotSent", "Batch/Refused", "Batch/Concurrent",
 }
 
 func (h Harness) known(name string) (Deviation, bool) {

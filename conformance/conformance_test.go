@@ -23,6 +23,42 @@ func TestReference(t *testing.T) {
 	conformance.Test(t, harness(""), contract)
 }
 
+// What few drivers do, and the contract allows, passes.
+func TestUnusualDrivers(t *testing.T) {
+	for b, cases := range map[bug]conformance.Option{
+		deadlineOnSocket: conformance.Only("Do/Ctx", "Do/Bounded", "Do/Recover", "Batch/Ctx"),
+		batchIsSerial:    conformance.Only("Batch"),
+		fillsItself:      conformance.Only("Do/Recover/Killed", "Do/NotSent", "Do/Bounded/Refused", "Close", "Subscribe"),
+	} {
+		t.Run(string(b), func(t *testing.T) {
+			for range 10 {
+				require.NoError(t, conformance.Run(t, harness(b), cases).Err())
+			}
+		})
+	}
+}
+
+// What the safety of locks depends on is not excused, neither as a case nor in passing.
+func TestInexcusable(t *testing.T) {
+	excuse := func(b bug, name string) conformance.Report {
+		h := harness(b)
+		h.Known = []conformance.Deviation{{Case: name, Link: "https://example.org/issue/1", Why: "the client is like that"}}
+		return conformance.Run(t, h, conformance.Only(name))
+	}
+	for _, name := range []string{
+		"Do/LostReply/Unknown", "Do/LostRequest/Unknown", "Do/AtMostOnce/LateRequest", "Do/NotSent/Refused", "Do/Correlation/AbandonedCall",
+		"Do/Correlation/ConcurrentAbandoned", "Do/Refused/Handshake", "Batch/LostReply", "Batch/LostRequest", "Batch/Refused", "Batch/Concurrent",
+	} {
+		require.ErrorContains(t, excuse("", name).Err(), "cannot be a known deviation", name)
+	}
+	report := excuse("ctx-error-hidden", "Do/Ctx/CancelInFlight")
+	assert.Equal(t, []string{"Do/Ctx/CancelInFlight"}, report.Names(conformance.Known))
+	report = excuse("abandoned-is-not-sent", "Do/Ctx/CancelInFlight")
+	assert.Equal(t, []string{"Do/Ctx/CancelInFlight"}, report.Names(conformance.Failed))
+	report = excuse("resends", "Do/Bounded/Silence")
+	assert.Equal(t, []string{"Do/Bounded/Silence"}, report.Names(conformance.Failed))
+}
+
 // A client that cannot take a dialer is tested through TCP, in real time.
 func TestTCPOnly(t *testing.T) {
 	h := harness("")

@@ -36,6 +36,7 @@ type kit struct {
 
 	mu       sync.Mutex
 	failures []string
+	grave    bool              // some of them cannot be excused
 	repeated map[string]int    // how often one came again
 	shutting map[io.Closer]int // how many Closes have begun and not returned
 	skip     string
@@ -135,6 +136,14 @@ func (k *kit) Errorf(format string, args ...any) {
 		return
 	}
 	k.failures = append(k.failures, text)
+}
+
+// never records a failure that [Harness.Known] does not excuse, in whatever case.
+func (k *kit) never(format string, args ...any) {
+	k.Errorf(format, args...)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.grave = true
 }
 
 // complaints returns the failures, each once. The caller holds mu.

@@ -2,9 +2,7 @@ package conformance
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/golocker/golocker/locker"
@@ -63,15 +61,4 @@ var lockServerCases = []testCase{
 		k.unlock(l)
 		k.soonFree(k.key("lock"), "after the server was paused and the caller gave up")
 	}),
-}
-
-// user makes a user on the server, which is deleted at the end, and returns what
-// makes a Config use it.
-func (k *lockKit) user(rules ...string) func(*driver.Config) {
-	name, password := "conformance-"+strings.ToLower(rand.Text()[:8]), rand.Text()
-	k.cleanup(func() { k.direct("ACL", "DELUSER", name) })
-	if v := k.direct(append([]string{"ACL", "SETUSER", name, ">" + password}, rules...)...); v != "OK" {
-		k.Skipf("the suite must not make users here: %s", show(v))
-	}
-	return func(c *driver.Config) { c.Username, c.Password = name, driver.Secret(password) }
 }

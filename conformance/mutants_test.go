@@ -26,6 +26,9 @@ var mutants = []mutant{
 	{"connect-remembers-error", `Connector/ConnectAgain`},
 	{"conns-are-shared", `Close/OtherConn`},
 	{"no-auth", `Config/Auth`},
+	{"drops-username", `Config/Username`},
+	{"drops-TLS", `Config/TLS`},
+	{"unix-is-tcp", `Config/Unix`},
 	{"no-select", `Config/DB`},
 	{"no-client-name", `Config/ClientName`},
 	{"no-network-fails", `Config/Network`},
@@ -39,6 +42,7 @@ var mutants = []mutant{
 	// Replies.
 	{"nil-is-an-error", `Do/Reply/Nil Do/Reply/NilArray Batch/Results`},
 	{"nil-is-empty", `Do/Reply/Nil Do/Reply/NilArray Do/Reply/NilInArray Batch/Results`},
+	{"script-nil-is-empty", `Do/Reply/Nil`},
 	{"empty-is-nil", `Do/Reply/EmptyBulk`},
 	{"empty-array-is-nil", `Do/Reply/EmptyArray`},
 	{"numbers-are-integers", `Do/Reply/Bulk`},
@@ -91,6 +95,9 @@ var mutants = []mutant{
 		Do/LostRequest/BlackHole Do/LostReply/Script Batch/LostReply Batch/LostRequest Batch/Bounded`},
 	{"abandoned-is-not-sent", `
 		Do/AtMostOnce/LateRequest Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Batch/Ctx/InFlight`},
+	{"queues-when-refused", `Do/NotSent/Refused`},
+	{"queues-when-dial-hangs", `Do/NotSent/HungDial`},
+	{"batch-queues-when-refused", `Batch/NotSent`},
 	{"not-sent-is-unknown", `Close/ErrClosed Close/Batch`},
 	{"dial-error-is-reply", `Do/Refused/NotReplied Do/Bounded/HungDial Do/Bounded/Refused`},
 	{"handshake-error-is-reply", `Do/Refused/Handshake Batch/Refused`},
@@ -107,6 +114,7 @@ var mutants = []mutant{
 		Subscribe/Close/Outage`},
 	{"handshake-ignores-ctx", `Do/Ctx/HungHandshake`},
 	{"pool-ignores-ctx", `Do/Ctx/PoolExhausted`},
+	{"own-timeout-is-ctx-error", `Do/Bounded/Silence Do/Bounded/BlackHole Do/Bounded/HungDial Batch/Bounded`},
 	{"no-timeout", `Do/Bounded/Silence Do/Bounded/BlackHole Batch/Bounded`},
 	{"no-dial-timeout", `Do/Bounded/BlackHole Do/Bounded/HungDial`},
 	{"redials-for-ever", `Do/Bounded/BlackHole Do/Bounded/HungDial Do/Bounded/Refused Close/WhileDialing`},
@@ -118,6 +126,7 @@ var mutants = []mutant{
 	{"pool-keeps-pending", `
 		Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Do/Correlation/AbandonedCall
 		Do/Correlation/ConcurrentAbandoned Batch/Ctx/InFlight`},
+	{"abandoned-leaks-slot", `Do/Concurrent/HeldReply Do/Concurrent/Abandoned`},
 	{"pool-fails-when-busy", `Do/Ctx/PoolExhausted Do/Correlation/Concurrent Do/Concurrent/Counter Batch/Concurrent`},
 	{"breaker-stays-open", `Do/Recover/Refused Subscribe/Outage`},
 
@@ -145,7 +154,7 @@ var mutants = []mutant{
 	{"batch-limit", `Batch/Thousand`},
 	{"batch-panics-when-empty", `Batch/Empty`},
 	{"batch-resends", `Batch/LostReply Batch/LostRequest Batch/Bounded`},
-	{"batch-reversed", `Batch/Order Batch/Results Batch/LostReply Batch/Ctx/InFlight`},
+	{"batch-reversed", `Batch/Order Batch/Results Batch/Ctx/InFlight`},
 	{"batch-stops-at-error", `Batch/Results Batch/LostReply Batch/Ctx/EndedBefore`},
 	{"batch-upper-cases-in-place", `Batch/Unchanged`},
 
@@ -176,6 +185,7 @@ var mutants = []mutant{
 		Subscribe/Gap Subscribe/Gap/AllChannels Subscribe/Gap/Unread Subscribe/Gap/DuringAdd Subscribe/BlackHole
 		Subscribe/BlackHole/Idle`},
 	{"sub-reads-in-receive", `Subscribe/WithoutReceive Subscribe/Gap/Unread`},
+	{"publish-counts-nothing", `Subscribe/Count`},
 	{"sub-receive-loses", `Subscribe/Ctx/NoLoss`},
 	{"sub-receive-polls", `Subscribe/Waiting Subscribe/Close`},
 	{"sub-remove-does-nothing", `Subscribe/Remove Subscribe/ConcurrentAdd Subscribe/Ctx/Remove`},

@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -49,8 +50,37 @@ func (c *refConn) exchange(ctx context.Context, cmds []driver.Command) []driver.
 			return results
 		}
 	}
+	if c.bug == "abandoned-leaks-slot" && ctx.Err() != nil {
+		return results
+	}
 	c.release(l, broken)
 	return results
+}
+
+// queues is the bug that what could not be sent is sent later.
+func (c *refConn) queues(ctx context.Context, results []driver.Result, cmds []driver.Command) {
+	if driver.OutcomeOf(results[0].Err) != driver.OutcomeNotSent {
+		return
+	}
+	switch c.bug {
+	case "queues-when-refused", "batch-queues-when-refused":
+		if ctx.Err() != nil {
+			return
+		}
+	case "queues-when-dial-hangs":
+		if ctx.Err() == nil {
+			return
+		}
+	}
+	go func() {
+		for range 20 {
+			time.Sleep(100 * time.Millisecond)
+			r := c.exchange(context.Background(), cmds)[0]
+			if driver.OutcomeOf(r.Err) != driver.OutcomeNotSent || errors.Is(r.Err, driver.ErrClosed) {
+				return
+			}
+		}
+	}()
 }
 
 func (c *refConn) pipeline(ctx context.Context, l *link, cmds []driver.Command) (results []driver.Result, broken bool) {
@@ -103,7 +133,11 @@ func (c *refConn) arm(ctx context.Context, l *link) {
 	case "timeout-halved":
 		d /= 2
 	}
-	_ = l.SetDeadline(time.Now().Add(d))
+	end := time.Now().Add(d)
+	if at, ok := ctx.Deadline(); ok && c.bug == deadlineOnSocket && at.Before(end) {
+		end = at
+	}
+	_ = l.SetDeadline(end)
 	if ctx.Err() != nil && c.bug != "sends-with-ended-ctx" {
 		_ = l.SetDeadline(time.Unix(1, 0))
 	}
@@ -115,6 +149,12 @@ func (c *refConn) broke(ctx context.Context, err error) error {
 	case <-c.closed:
 		return fmt.Errorf("reference: %w", driver.ErrClosed)
 	default:
+	}
+	if at, ok := ctx.Deadline(); ok && c.bug == deadlineOnSocket && !time.Now().Before(at) {
+		return context.DeadlineExceeded
+	}
+	if ctx.Err() == nil && c.bug == "own-timeout-is-ctx-error" && isTimeout(err) {
+		return context.DeadlineExceeded
 	}
 	if ctx.Err() != nil {
 		if c.bug == "ctx-error-hidden" {
@@ -186,7 +226,7 @@ func (c *refConn) release(l *link, broken bool) {
 
 // dial opens a connection and does the handshake, within DialTimeout, ctx and
 // the life of the Conn.
-func (c *refConn) dial(ctx context.Context) (*link, error) {
+func (c *refConn) dial(ctx context.Context) (_ *link, err error) {
 	outer := ctx
 	if c.bug == "dial-ignores-ctx" {
 		ctx = context.WithoutCancel(ctx)
@@ -215,7 +255,18 @@ func (c *refConn) dial(ctx context.Context) (*link, error) {
 	if tripped {
 		return nil, errors.New("reference: the breaker is open")
 	}
-	nc, err := c.cfg.Dial(ctx, c.cfg.Network, c.cfg.Addrs[0])
+	if c.bug != "own-timeout-is-ctx-error" && c.bug != "dial-error-is-reply" {
+		defer func() {
+			if err != nil && outer.Err() == nil && ctx.Err() != nil {
+				err = errors.New("reference: no connection in time, or closed meanwhile")
+			}
+		}()
+	}
+	network := c.cfg.Network
+	if c.bug == "unix-is-tcp" {
+		network = "tcp"
+	}
+	nc, err := c.cfg.Dial(ctx, network, c.cfg.Addrs[0])
 	for err != nil && c.bug == "redials-for-ever" && outer.Err() == nil {
 		time.Sleep(time.Second)
 		nc, err = c.cfg.Dial(outer, c.cfg.Network, c.cfg.Addrs[0])
@@ -232,6 +283,14 @@ func (c *refConn) dial(ctx context.Context) (*link, error) {
 			return nil, driver.NewServerError("ERR " + err.Error())
 		}
 		return nil, err
+	}
+	if c.cfg.TLS != nil && c.bug != "drops-TLS" {
+		secure := tls.Client(nc, c.cfg.TLS)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = nc.Close()
+			return nil, err
+		}
+		nc = secure
 	}
 	l := &link{Conn: nc, r: bufio.NewReader(nc)}
 	if err := c.handshake(ctx, l); err != nil {
@@ -258,7 +317,7 @@ func (c *refConn) handshake(ctx context.Context, l *link) error {
 	hello := []string{"HELLO", "3"}
 	if c.cfg.Password != "" && c.bug != "no-auth" {
 		user := c.cfg.Username
-		if user == "" {
+		if user == "" || c.bug == "drops-username" {
 			user = "default"
 		}
 		hello = append(hello, "AUTH", user, string(c.cfg.Password))

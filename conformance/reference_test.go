@@ -25,6 +25,13 @@ import (
 // of them, with what each must fail, is in mutants_test.go.
 type bug string
 
+// What is no bug, although few drivers do it.
+const (
+	deadlineOnSocket bug = "(the socket has the deadline of the ctx)"
+	batchIsSerial    bug = "(a batch is one call of Do after the other)"
+	fillsItself      bug = "(the pool fills itself in the background)"
+)
+
 type refDriver struct{ bug bug }
 
 func (d refDriver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
@@ -106,7 +113,34 @@ func (c *refConnector) Connect(ctx context.Context) (driver.Conn, error) {
 			driver.Describer
 		}{rc, rc, rc}, nil
 	}
+	if c.bug == fillsItself {
+		go rc.fill()
+	}
 	return rc, nil
+}
+
+// fill is a pool that opens connections before they are needed.
+func (c *refConn) fill() {
+	for {
+		select {
+		case <-c.closed:
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+		c.mu.Lock()
+		full := len(c.idle) >= 3
+		c.mu.Unlock()
+		if full {
+			continue
+		}
+		l, err := c.dial(context.Background())
+		if err != nil {
+			continue
+		}
+		c.mu.Lock()
+		c.idle = append(c.idle, l)
+		c.mu.Unlock()
+	}
 }
 
 var (
@@ -183,8 +217,21 @@ func (c *refConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, err
 	if c.bug == "keeps-args" {
 		return c.doLater(ctx, cmd)
 	}
+	live := ctx.Err() == nil
 	r := c.exchange(ctx, []driver.Command{cmd})[0]
 	switch c.bug {
+	case "queues-when-refused", "queues-when-dial-hangs":
+		if live {
+			c.queues(ctx, []driver.Result{r}, []driver.Command{cmd})
+		}
+	case "script-nil-is-empty":
+		if strings.HasPrefix(cmd.Name(), "EVAL") && r.Value == nil && r.Err == nil {
+			r.Value = ""
+		}
+	case "publish-counts-nothing":
+		if cmd.Name() == "PUBLISH" && r.Err == nil {
+			r.Value = int64(0)
+		}
 	case "resends":
 		for range 3 {
 			if r.Err == nil || driver.OutcomeOf(r.Err) == driver.OutcomeReplied || ctx.Err() != nil {
@@ -260,6 +307,19 @@ func (c *refConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.R
 		results := c.exchange(ctx, cmds)
 		if n := len(results); n > 0 && driver.OutcomeOf(results[n-1].Err) == driver.OutcomeUnknown && results[n-1].Err != nil && ctx.Err() == nil {
 			return c.exchange(ctx, cmds)
+		}
+		return results
+	case "batch-queues-when-refused":
+		results := c.exchange(ctx, cmds)
+		if len(cmds) > 0 {
+			c.queues(ctx, results, cmds)
+		}
+		return results
+	case batchIsSerial:
+		var results []driver.Result
+		for _, cmd := range cmds {
+			v, err := c.Do(ctx, cmd)
+			results = append(results, driver.Result{Value: v, Err: err})
 		}
 		return results
 	case "batch-limit":

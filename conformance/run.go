@@ -137,7 +137,7 @@ func (s *suite) run(t *testing.T, c testCase) Result {
 	known, isKnown := s.h.known(c.name)
 	r.Known = known
 	switch {
-	case len(k.failures) > 0 && isKnown:
+	case len(k.failures) > 0 && isKnown && !k.grave:
 		r.Status = Known
 	case len(k.failures) > 0:
 		r.Status = Failed

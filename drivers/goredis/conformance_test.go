@@ -54,6 +54,9 @@ func openOwn(cfg driver.Config) (driver.Connector, error) {
 
 func openWrapped(cfg driver.Config) (driver.Connector, error) {
 	forgetTimers()
+	if cfg.TLS != nil { // which go-redis leaves to the dialer
+		return nil, driver.ErrUnsupported
+	}
 	return wrapping{&cfg}, nil
 }
 

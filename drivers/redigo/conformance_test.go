@@ -24,7 +24,7 @@ func TestConformanceWrapped(t *testing.T) {
 }
 
 func openWrapped(cfg driver.Config) (driver.Connector, error) {
-	if cfg.Mode != driver.ModeSingle {
+	if cfg.Mode != driver.ModeSingle || cfg.TLS != nil {
 		return nil, driver.ErrUnsupported
 	}
 	return driver.NewConnector(redigo.Driver{}, func(ctx context.Context) (driver.Conn, error) {

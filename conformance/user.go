@@ -1,0 +1,24 @@
+package conformance
+
+import (
+	"crypto/rand"
+	"strings"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// user makes a user on the server, which is deleted at the end, and returns what
+// makes a Config use it. On miniredis it may do everything.
+func (k *kit) user(rules ...string) func(*driver.Config) {
+	name, password := "conformance-"+strings.ToLower(rand.Text()[:8]), rand.Text()
+	edit := func(c *driver.Config) { c.Username, c.Password = name, driver.Secret(password) }
+	if k.server.memory != nil {
+		k.server.memory.RequireUserAuth(name, password)
+		return edit
+	}
+	k.cleanup(func() { k.direct("ACL", "DELUSER", name) })
+	if v := k.direct(append([]string{"ACL", "SETUSER", name, ">" + password}, rules...)...); v != "OK" {
+		k.Skipf("the suite must not make users here: %s", show(v))
+	}
+	return edit
+}
