@@ -132,6 +132,9 @@ func (k *kit) abandoned(conn driver.Conn, other func(own string)) {
 		if i%2 == 0 {
 			rule.Release()
 		}
+		if i%4 == 0 {
+			time.Sleep(k.time.pause) // the late reply is there before the next call
+		}
 		for j := range 5 {
 			other(k.prefix + fmt.Sprint("own", i, j))
 			rule.Release()
