@@ -238,10 +238,9 @@ const closeTime = 5 * time.Second
 // client library may need for its own timeouts.)
 //
 // The error names the locks whose release the server did not confirm within 5
-// seconds, and what an outage before has left and has not lapsed yet; they are free when
-// their TTL has passed. Queues of locks that calls have
-// waited for are left within a second, or lapse. Close may be called again; it
-// gives the same answer.
+// seconds, and those that an outage before has left and that have not lapsed yet; they
+// are free when their TTL has passed. Queues of locks that calls have waited for are left
+// within a second, or lapse. Close may be called again; it gives the same answer.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closing {
@@ -250,6 +249,7 @@ func (c *Client) Close() error {
 		return c.err
 	}
 	c.closing = true
+	maps.DeleteFunc(c.unreleased, lapsed)
 	c.mu.Unlock()
 	defer close(c.closed)
 
@@ -264,7 +264,6 @@ func (c *Client) Close() error {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.unreleased, lapsed)
 	if names := slices.Sorted(maps.Keys(c.unreleased)); len(names) > 0 {
 		c.err = errors.Join(failed(fmt.Sprintf("close: %d locks may not have been released, and are free when their TTL has passed: %.500q", len(names), names), ErrUnknown), c.err)
 	}
