@@ -123,7 +123,7 @@ func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 	c.taking, c.keeping = newLeashes(c.ctx), newLeashes(context.Background())
 	if c.observers != nil {
 		for node, l := range d.links() {
-			l.greeted = c.surveys(node, l)
+			l.greeted = func(conn driver.Conn) { c.survey(node, l, conn) }
 		}
 	}
 	return c

@@ -31,7 +31,7 @@ type link struct {
 	asked      atomic.Pointer[time.Time] // when it was asked last what it is
 	describing sync.WaitGroup            // what asks that beside the calls
 
-	greeted func(driver.Conn) // is told of the first reply that is no error; may be nil
+	greeted func(driver.Conn) // is told of the first reply; may be nil
 	met     atomic.Bool       // it has been
 	crew    aside.Crew        // sends what is shared
 }
@@ -255,10 +255,11 @@ func (l *link) doBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 }
 
 func (l *link) note(err error) {
-	if !l.answered.Load() && (err == nil || driver.OutcomeOf(err) == driver.OutcomeReplied) {
-		l.answered.Store(true)
+	if l.met.Load() || err != nil && driver.OutcomeOf(err) != driver.OutcomeReplied {
+		return
 	}
-	if err == nil && l.greeted != nil && !l.met.Load() && l.met.CompareAndSwap(false, true) {
+	l.answered.Store(true)
+	if l.met.CompareAndSwap(false, true) && l.greeted != nil {
 		l.greeted(l.open.Load().Conn)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -17,21 +16,10 @@ const surveyTime = 5 * time.Second
 // as servers before 7.0 want it; all of them would be some kilobytes.
 var surveySections = []string{"memory", "persistence", "replication"}
 
-// surveys returns what looks at how the server of a node is set up, beside the requests that
-// follow its first reply, and warns of what endangers locks. If that fails it is done
-// once more, after the next reply. A server that does not tell is no reason for a warning.
-func (c *Client) surveys(node int, l *link) func(driver.Conn) {
-	var failed atomic.Bool
-	return func(conn driver.Conn) {
-		c.survey(node, l, conn, func() {
-			if !failed.Swap(true) {
-				l.met.Store(false)
-			}
-		})
-	}
-}
-
-func (c *Client) survey(node int, l *link, conn driver.Conn, failed func()) {
+// survey looks at how the server of a node is set up, beside the requests that follow its
+// first reply, and warns of what endangers locks. Where the server cannot tell just now it is
+// done again, after the next reply. One that does not tell is no reason for a warning.
+func (c *Client) survey(node int, l *link, conn driver.Conn) {
 	if c.enter() != nil {
 		return
 	}
@@ -43,7 +31,9 @@ func (c *Client) survey(node int, l *link, conn driver.Conn, failed func()) {
 		for _, section := range surveySections {
 			v, err := conn.Do(ctx, driver.Command{Args: []string{"INFO", section}})
 			if err != nil {
-				failed()
+				if transient(err) {
+					l.met.Store(false)
+				}
 				return
 			}
 			text, _ := v.(string)

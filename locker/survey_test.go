@@ -105,14 +105,13 @@ func TestWarningsOfAServerThatIsLate(t *testing.T) {
 	})
 }
 
-// A server that is busy when it is met is looked at as soon as it does what it is asked, and
-// once more where it did not tell then.
+// A server that is busy when it is met is looked at again until it tells.
 func TestWarningsOfAServerThatIsBusyAtFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		var busy, shy atomic.Int32
 		f.set(func() {
 			f.before = func(_ context.Context, cmd driver.Command) error {
-				if cmd.Name() != "INFO" && busy.Add(1) <= 3 {
+				if busy.Add(1) <= 6 {
 					return driver.NewServerError("BUSY Redis is busy running a script.")
 				}
 				return nil
