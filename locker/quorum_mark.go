@@ -27,26 +27,26 @@ func (c call) renews() bool {
 	return c.script == mutexFamily.renew || c.script == holdFamily.renew
 }
 
-// mark is look, but for a while after the last time it does nothing.
+// mark is askMarker, but for a while after the last time it does nothing.
 func (n *node) mark(pause time.Duration) {
 	now, last := time.Now(), n.marked.Load()
 	if last != nil && now.Sub(*last) < pause || !n.marked.CompareAndSwap(last, &now) {
 		return
 	}
-	n.look()
+	n.askMarker()
 }
 
-// look asks the node for its marker, which it writes, and waits for nothing.
-func (n *node) look() {
+// askMarker asks the node for its marker, which it writes, and waits for nothing.
+func (n *node) askMarker() {
 	q := n.quorum
 	alone := &rest{quorum: q, call: markScript.call([]string{markerKey}, []string{q.longest, q.life})}
 	alone.nodes.add(n.place)
 	alone.ask()
 }
 
-// seldom is after how long a node is asked for its marker that was asked nothing else, or
+// markerPause is after how long a node is asked for its marker that was asked nothing else, or
 // that has an objection.
-const seldom = time.Second
+const markerPause = time.Second
 
 // revisit has those of the nodes asked for their markers that were asked nothing lately, as
 // leases that are over at once pass over one that was slow or hung. Else it would be that
@@ -56,8 +56,8 @@ func (q *quorum) revisit(passed nodeSet) {
 	now := q.current.Load()
 	for i, n := range q.nodes {
 		last := n.latest.Load()
-		if passed.has(i) && last != nil && now.until.Sub(last.until) >= seldom && n.latest.CompareAndSwap(last, now) {
-			n.look()
+		if passed.has(i) && last != nil && now.until.Sub(last.until) >= markerPause && n.latest.CompareAndSwap(last, now) {
+			n.askMarker()
 		}
 	}
 }

@@ -26,10 +26,10 @@ func (n *node) heed(calls []call, results []driver.Result) {
 		taking, was := marks || c.takes(), n.objection.Load()
 		switch now := objectionIn(results[i], taking); {
 		case !marks && aboutKeys(results[i].Err): // of this lock, or of all
-			n.mark(seldom)
+			n.mark(markerPause)
 		case was != nil && was.taking && !taking:
 			if results[i].Err == nil {
-				n.mark(seldom)
+				n.mark(markerPause)
 			}
 		case now != nil:
 			n.objection.Store(now)

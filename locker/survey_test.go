@@ -44,6 +44,9 @@ func (c *informedConn) Do(ctx context.Context, cmd driver.Command) (driver.Value
 const soundInfo = "# Server\r\nredis_version:7.0.15\r\n\r\n# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n" +
 	"# Persistence\r\naof_enabled:1\r\nrdb_saves:0\r\n# Replication\r\nrole:master\r\n"
 
+// evictingInfo is what a server says that may evict locks.
+var evictingInfo = strings.Replace(soundInfo, "noeviction", "allkeys-lru", 1)
+
 func kinds(warnings []Warning) []string {
 	var kinds []string
 	for _, w := range warnings {
@@ -91,7 +94,7 @@ func TestWarningsOfAServerThatIsLate(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		f.down()
 		s := &seen{}
-		client, err := New(&informed{f, strings.Replace(soundInfo, "noeviction", "allkeys-lru", 1), nil}, s.observer())
+		client, err := New(&informed{f, evictingInfo, nil}, s.observer())
 		require.NoError(t, err)
 		defer client.Close()
 		_, err = client.Mutex("k").TryLock(t.Context())
@@ -118,7 +121,7 @@ func TestWarningsOfAServerThatIsBusyAtFirst(t *testing.T) {
 			}
 		})
 		s := &seen{}
-		client, err := New(&shyInformed{informed{f, strings.Replace(soundInfo, "noeviction", "allkeys-lru", 1), nil}, &shy}, s.observer())
+		client, err := New(&shyInformed{informed{f, evictingInfo, nil}, &shy}, s.observer())
 		require.NoError(t, err)
 		defer client.Close()
 		for range 3 {

@@ -97,7 +97,7 @@ func (t *tool) diagnose(ctx context.Context, probe string, timeout time.Duration
 	if err != nil {
 		return diagnosis{}, err
 	}
-	quorum := t.target.quorum()
+	quorum := t.target.isQuorum()
 	var patients []patient
 	for _, f := range servers {
 		patients = append(patients, patient{f.server, f.assess(quorum)})

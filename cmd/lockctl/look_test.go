@@ -177,10 +177,7 @@ func TestLsOfAClusterAndOfAQuorum(t *testing.T) {
 	assert.Len(t, d.Patients, 4, "three masters, and all together")
 	assert.Zero(t, d.Problems)
 
-	var urls []string
-	for _, s := range servertest.Servers(t, 3) {
-		urls = append(urls, "redis://"+s.Addr)
-	}
+	urls := threeServers(t)
 	code, out, errs := lockctl(t, strings.Join(urls, "\n"), "--bootstrap", "run", "q", "--", "sh", "-c", "echo held; read x; exit 0") // its standard input is at its end
 	require.Zero(t, code, errs)
 	assert.Equal(t, "held\n", out)
@@ -244,11 +241,7 @@ func TestDoctorNeedsTime(t *testing.T) {
 // On a quorum of short leases doctor and bench take shorter ones themselves.
 func TestDoctorAndBenchWithAShortLongestTTL(t *testing.T) {
 	t.Parallel()
-	var urls []string
-	for _, s := range servertest.Servers(t, 3) {
-		urls = append(urls, "redis://"+s.Addr)
-	}
-	quorum := strings.Join(urls, " ")
+	quorum := strings.Join(threeServers(t), " ")
 	d := decoded[diagnosis](t, quorum, "doctor", "--longest-ttl", "5s", "--bootstrap")
 	assert.Zero(t, d.Problems, d)
 	b := decoded[benchView](t, quorum, "bench", "--longest-ttl", "5s", "--duration", "20ms", "--goroutines", "1")

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golocker/golocker/cmd/lockctl/internal/guard"
+	"github.com/golocker/golocker/internal/servertest"
 	"github.com/golocker/golocker/locker"
 )
 
@@ -116,6 +117,15 @@ func (p *proc) code(t *testing.T) int {
 		require.FailNow(t, "lockctl does not end", "%q: %s", p.Args[1:], p.err)
 		return 0
 	}
+}
+
+// threeServers starts servers of a quorum and returns their URLs.
+func threeServers(t *testing.T) (urls []string) {
+	t.Helper()
+	for _, s := range servertest.Servers(t, 3) {
+		urls = append(urls, "redis://"+s.Addr)
+	}
+	return urls
 }
 
 // lockctl runs it to its end.

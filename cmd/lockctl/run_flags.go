@@ -112,7 +112,7 @@ Exit codes: the command's own, or
 			if err := f.check(); err != nil {
 				return err
 			}
-			if f.read && f.fenced && t.target.quorum() {
+			if f.read && f.fenced && t.target.isQuorum() {
 				return usage("--read and --fenced exclude each other on a quorum, whose readers have no fencing tokens: leave out --fenced, or use one deployment")
 			}
 			path, err := findCommand(args[1])

@@ -166,10 +166,7 @@ func TestRunLeavesTheStreamsAlone(t *testing.T) {
 
 func TestRunOnAQuorumAndWithEveryDriver(t *testing.T) {
 	t.Parallel()
-	var urls []string
-	for _, s := range servertest.Servers(t, 3) {
-		urls = append(urls, "redis://"+s.Addr)
-	}
+	urls := threeServers(t)
 	for _, name := range []string{"goredis", "rueidis", "redigo"} {
 		code, out, errs := lockctl(t, urls[0], "run", "--driver", name, "k", "--", "echo", "done")
 		assert.Zero(t, code, errs)
@@ -214,11 +211,7 @@ func TestRunTellsReadersOfTheLastWritersToken(t *testing.T) {
 // Nothing asks for a longer lease than a quorum allows unless it is told to.
 func TestOnAQuorumWithAShortLongestTTL(t *testing.T) {
 	t.Parallel()
-	var urls []string
-	for _, s := range servertest.Servers(t, 3) {
-		urls = append(urls, "redis://"+s.Addr)
-	}
-	quorum := strings.Join(urls, " ")
+	quorum := strings.Join(threeServers(t), " ")
 	short := func(args ...string) []string { return append([]string{"--longest-ttl", "10s", "--bootstrap"}, args...) }
 	for _, flags := range [][]string{{"--ttl", "5s"}, nil} {
 		code, out, errs := lockctl(t, quorum, short(append(append([]string{"run"}, flags...), "k", "--", "echo", "ok")...)...)
@@ -243,11 +236,7 @@ func TestOnAQuorumWithAShortLongestTTL(t *testing.T) {
 // On a quorum readers have none, ever: who asks for one is told.
 func TestRunRefusesATokenThatReadersOfAQuorumDoNotHave(t *testing.T) {
 	t.Parallel()
-	var urls []string
-	for _, s := range servertest.Servers(t, 3) {
-		urls = append(urls, "redis://"+s.Addr)
-	}
-	quorum := strings.Join(urls, " ")
+	quorum := strings.Join(threeServers(t), " ")
 	code, out, errs := lockctl(t, quorum, "--bootstrap", "run", "--read", "--fenced", "k", "--", "echo", "ran")
 	assert.Equal(t, exitUsage, code, errs)
 	assert.Contains(t, errs, "readers have no fencing tokens")

@@ -27,15 +27,15 @@ type target struct {
 	urls   []string
 	driver string
 	prefix string
-	nodes  redlock.Config
+	quorum redlock.Config
 }
 
-// quorum tells whether there are several servers. It is known once they are settled.
-func (t *target) quorum() bool { return len(t.urls) > 1 }
+// isQuorum tells whether there are several servers. It is known once they are settled.
+func (t *target) isQuorum() bool { return len(t.urls) > 1 }
 
 // within returns ttl, or what a quorum allows if that is less.
 func (t *target) within(ttl time.Duration) time.Duration {
-	if longest := t.nodes.LongestTTL; t.quorum() && longest >= locker.MinTTL { // else it is not what is wrong with the TTL
+	if longest := t.quorum.LongestTTL; t.isQuorum() && longest >= locker.MinTTL { // else it is not what is wrong with the TTL
 		return min(ttl, longest)
 	}
 	return ttl
@@ -45,9 +45,9 @@ func (t *target) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&t.urls, "url", nil, "the server, such as redis://localhost:6379/0; several make a quorum (default $"+urlVariable+")")
 	flags.StringVar(&t.driver, "driver", "", "the client to use: "+strings.Join(locker.Drivers(), ", ")+" (default $"+driverVariable+" or goredis)")
 	flags.StringVar(&t.prefix, "prefix", "", "what all clients put before the names of locks (default $"+prefixVariable+" or none)")
-	flags.DurationVar(&t.nodes.NodeTimeout, "node-timeout", locker.DefaultNodeTimeout, "how long one server of a quorum is waited for")
-	flags.DurationVar(&t.nodes.LongestTTL, "longest-ttl", locker.DefaultLongestTTL, "the longest TTL of any client of a quorum")
-	flags.BoolVar(&t.nodes.Bootstrap, "bootstrap", false, "use the servers of a quorum at once, which must never have kept a lock")
+	flags.DurationVar(&t.quorum.NodeTimeout, "node-timeout", locker.DefaultNodeTimeout, "how long one server of a quorum is waited for")
+	flags.DurationVar(&t.quorum.LongestTTL, "longest-ttl", locker.DefaultLongestTTL, "the longest TTL of any client of a quorum")
+	flags.BoolVar(&t.quorum.Bootstrap, "bootstrap", false, "use the servers of a quorum at once, which must never have kept a lock")
 }
 
 func (t *target) completeFlags(root *cobra.Command) {
@@ -90,8 +90,8 @@ func (t *target) open(opts ...locker.ClientOption) (*locker.Client, error) {
 	opts = append(opts, locker.Prefix(t.prefix))
 	var client *locker.Client
 	var err error
-	if t.quorum() {
-		client, err = redlock.Open(t.driver, t.urls, append(opts, t.nodes)...)
+	if t.isQuorum() {
+		client, err = redlock.Open(t.driver, t.urls, append(opts, t.quorum)...)
 	} else {
 		client, err = locker.Open(t.driver, t.urls[0], opts...)
 	}

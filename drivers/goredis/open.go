@@ -30,12 +30,8 @@ func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 		return nil, fmt.Errorf("goredis: %w", err)
 	}
 	cfg = cfg.WithDefaults()
-	return connector(func() (driver.Conn, error) { return openConn(cfg), nil }), nil
-}
-
-// connector makes one whose Connect does no I/O.
-func connector(open func() (driver.Conn, error)) driver.Connector {
-	return driver.NewConnector(Driver{}, func(context.Context) (driver.Conn, error) { return open() })
+	// Connect does no I/O: connections are made by the first calls that need them.
+	return driver.NewConnector(Driver{}, func(context.Context) (driver.Conn, error) { return openConn(cfg), nil }), nil
 }
 
 func openConn(cfg driver.Config) driver.Conn {

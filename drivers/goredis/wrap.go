@@ -1,6 +1,7 @@
 package goredis
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -27,7 +28,7 @@ import (
 //     on a dead connection would never end. A Client without them is used with
 //     [driver.DefaultTimeout].
 func Wrap(client redis.UniversalClient) driver.Connector {
-	return connector(func() (driver.Conn, error) {
+	return driver.NewConnector(Driver{}, func(context.Context) (driver.Conn, error) {
 		switch client := client.(type) {
 		case nil:
 		case *redis.Client:
