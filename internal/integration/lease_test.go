@@ -23,7 +23,7 @@ func TestALeaseCanBeUsedFromManyGoroutines(t *testing.T) {
 		lease := mustTryLock(t, c.Mutex("k", locker.Fenced()))
 		var all sync.WaitGroup
 		for _, use := range []func(){
-			func() { _ = lease.Extend(soon(t), time.Second) },
+			func() { _ = lease.Extend(soon(t), renewedTTL) },
 			func() { _ = lease.Deadline() },
 			func() { _ = lease.Valid() },
 			func() { _ = lease.Err() },

@@ -146,8 +146,10 @@ func TestQuorumAPairIsTwoScriptsAtEachNode(t *testing.T) {
 		const pairs = 20
 		for _, kind := range lockKinds {
 			m := kind.on(c, kind.name)
-			mustUnlock(t, mustLock(t, m))
-			q.assertEmptyWithin(t, patience) // no request is on its way
+			lease := mustLock(t, m)
+			eventually(t, "no request is on its way", func() bool { return q.holding(t, kind.name) == 5 })
+			mustUnlock(t, lease)
+			q.assertEmptyWithin(t, patience)
 			before := q.scripts(t)
 			for range pairs {
 				lease := mustLock(t, m)
