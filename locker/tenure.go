@@ -138,16 +138,19 @@ func (t *tenure) checkAt(now moment) {
 // since the machine was suspended. It needs t.mu.
 func (t *tenure) catchUp(now moment) (slept bool) {
 	for l := t.held; l != nil; l = l.next {
-		if l.bound != nil {
+		if l.bound != nil && l.bound.own.behind(now) {
 			l.bound.own = l.bound.own.by(now)
 		}
 	}
+	if !t.term.behind(now) { // nearly always
+		return false
+	}
 	before := t.term
 	t.term = before.by(now)
-	if slept = t.term.asleep != before.asleep; slept && !t.renewAt.IsZero() {
+	if !t.renewAt.IsZero() {
 		t.renewAt = t.renewAt.Add(before.asleep - t.term.asleep)
 	}
-	return slept
+	return true
 }
 
 // lose ends all handles at once. It needs t.mu.

@@ -44,6 +44,9 @@ func (m moment) by(now moment) moment {
 	return m
 }
 
+// behind tells that the term does not stand as at now, since the machine has slept.
+func (t term) behind(now moment) bool { return now.asleep-t.asleep > suspendedNoise }
+
 func newTerm(sent moment, ttl time.Duration) term {
 	return term{deadline: sent.at.Add(ttl - margin(ttl)), asleep: sent.asleep}
 }
@@ -73,7 +76,12 @@ func (t term) left(asleep time.Duration) time.Duration {
 	return t.leftAt(moment{time.Now(), asleep})
 }
 
-func (t term) leftAt(now moment) time.Duration { return t.by(now).deadline.Sub(now.at) }
+func (t term) leftAt(now moment) time.Duration {
+	if t.behind(now) {
+		return t.by(now).deadline.Sub(now.at)
+	}
+	return t.deadline.Sub(now.at)
+}
 
 func (t term) by(now moment) term {
 	m := moment{t.deadline, t.asleep}.by(now)
