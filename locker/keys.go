@@ -15,6 +15,9 @@ const sidePrefix = "__golocker:"
 // markerKey tells that a node of a quorum has kept its data.
 const markerKey = sidePrefix + "n"
 
+// labelPrefix begins the key by which a client tells nodes of a quorum apart.
+const labelPrefix = markerKey + ":"
+
 // maxName bounds a lock's name with its prefix, in bytes.
 const maxName = 1024
 

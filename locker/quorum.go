@@ -70,6 +70,7 @@ const (
 type quorum struct {
 	nodes []*node
 	cfg   QuorumConfig
+	id    string          // of this client's quorum
 	ctx   context.Context // ends with close
 	// What the nodes are told of it: times in ms, the slack in µs.
 	longest, life, slack string
@@ -89,7 +90,7 @@ type quorum struct {
 
 	mu      sync.Mutex
 	closed  bool
-	ids     map[string]int        // run id → node
+	ids     map[string]int        // run id, or label → node
 	refused atomic.Pointer[error] // why the nodes make no quorum
 }
 
@@ -115,7 +116,7 @@ func newQuorum(connectors []driver.Connector, cfg QuorumConfig) (*quorum, error)
 		return nil, invalid(fmt.Sprintf("a LongestTTL of %v; use one from %v to %v", cfg.LongestTTL, MinTTL, MaxTTL))
 	}
 	q := &quorum{
-		cfg: cfg, ids: map[string]int{},
+		cfg: cfg, id: newID(), ids: map[string]int{},
 		longest: millis(cfg.LongestTTL), life: millis(max(markerLife, 4*cfg.LongestTTL)),
 		slack: strconv.FormatInt(min(proposalSlack, cfg.LongestTTL/4).Microseconds(), 10),
 	}

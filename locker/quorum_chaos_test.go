@@ -191,7 +191,7 @@ func quorumChaosRun(t *testing.T, nodes fakeQuorum, seed uint64) {
 		t.Log(name, histories[name].grants)
 		assert.Greater(t, histories[name].grants, 10, name)
 	}
-	time.Sleep(3 * time.Minute)
+	time.Sleep(max(3*time.Minute, labelLife))
 	for i, f := range nodes {
 		for _, k := range f.Keys() {
 			if f.TTL(k) == 0 || k != markerKey && !strings.HasPrefix(k, sidePrefix+"f:") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -281,6 +282,75 @@ func TestQuorumOfOneServerTwice(t *testing.T) {
 		assert.ErrorIs(t, err, ErrInvalid, "it could not be told who holds it")
 		_, err = c.ForceRelease(t.Context(), "k")
 		assert.ErrorIs(t, err, ErrInvalid)
+	})
+}
+
+// A server that must not tell its run id, as where INFO is forbidden, is known by what has been
+// written there.
+func TestQuorumOfOneServerTwiceThatDoesNotTell(t *testing.T) {
+	quorumBubble(t, 2, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		silent := func() (driver.Topology, error) { return driver.Topology{}, nil }
+		for _, c := range [][]driver.Connector{
+			{identified{nodes[0], silent}, identified{nodes[1], silent}, identified{nodes[0], silent}},
+			{nodes[0], nodes[1], nodes[0]}, // by a driver that never asks
+		} {
+			c, err := NewQuorum(c)
+			require.NoError(t, err)
+			defer c.Close()
+			_, err = c.Mutex("k").TryLock(t.Context())
+			assert.ErrorIs(t, err, ErrInvalid)
+			assert.ErrorContains(t, err, "nodes 0 and 2 of the quorum are the same server")
+			synctest.Wait()
+			assert.Zero(t, nodes.holding("k"))
+		}
+		time.Sleep(labelLife)
+		assert.Equal(t, []string{markerKey}, nodes[0].Keys(), "nothing is left")
+	})
+}
+
+// Where nothing can be known about a server there are locks all the same.
+func TestQuorumOfServersThatCannotBeTold(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		for _, f := range nodes {
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					if cmd.Name() == "SET" && strings.HasPrefix(cmd.Args[1], labelPrefix) {
+						return driver.NewServerError("NOPERM this user has no permissions to access one of the keys used as arguments")
+					}
+					return nil
+				}
+			})
+		}
+		meet(t, nodes.client(t, QuorumConfig{}))
+	})
+}
+
+// While it is not known which server a node is, it has no vote.
+func TestQuorumOfServersThatAreNotToldYet(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		for _, name := range []string{"SET", "GET"} {
+			for _, f := range nodes[:2] {
+				f.set(func() {
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if cmd.Name() == name && strings.HasPrefix(cmd.Args[1], labelPrefix) {
+							return driver.NewServerError("LOADING Redis is loading the dataset in memory")
+						}
+						return nil
+					}
+				})
+			}
+			c := nodes.client(t, QuorumConfig{})
+			_, err := c.Mutex("k").TryLock(t.Context())
+			assert.ErrorIs(t, err, ErrUnavailable)
+			assert.ErrorContains(t, err, "which server it is")
+			assert.Zero(t, nodes[:2].holding("k"))
+			nodes[0].heal()
+			nodes[1].heal()
+			meet(t, c)
+		}
 	})
 }
 

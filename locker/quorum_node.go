@@ -3,7 +3,6 @@ package locker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/bits"
 	"slices"
 	"sync/atomic"
@@ -222,62 +221,4 @@ func (n *node) rank() int {
 		return 64
 	}
 	return bits.Len64(uint64(time.Duration(n.pace.Load()) / soon))
-}
-
-// identify bars a node that is the same server as another one, or a Cluster, and lets
-// no lock be taken from then on. What the other nodes hold already can be released.
-func (n *node) identify(ctx context.Context, conn driver.Conn) error {
-	q := n.quorum
-	if n.barred.Load() {
-		return driver.NotSent(q.fault())
-	}
-	if n.known.Load() {
-		return nil
-	}
-	d, ok := conn.(driver.Describer)
-	if !ok {
-		n.known.Store(true)
-		return nil
-	}
-	t, err := d.Describe(ctx)
-	if err != nil {
-		// Until it is known to be another server, it has no vote.
-		return driver.NotSent(fmt.Errorf("which server it is: %w", err))
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	why := ""
-	if other, ok := q.ids[t.RunID]; ok && t.RunID != "" && other != n.place {
-		why = fmt.Sprintf("nodes %d and %d of the quorum are the same server (run id %s); give each server once", min(n.place, other), max(n.place, other), t.RunID)
-	} else if t.Mode == driver.ModeCluster {
-		why = n.isCluster()
-	}
-	if why != "" {
-		n.bar(why)
-		return driver.NotSent(q.fault())
-	}
-	if t.RunID != "" {
-		q.ids[t.RunID] = n.place
-	}
-	n.known.Store(true)
-	return nil
-}
-
-func (n *node) bar(why string) {
-	n.quorum.refuse(why)
-	n.barred.Store(true)
-}
-
-func (n *node) isCluster() string {
-	return fmt.Sprintf("node %d of the quorum is a Cluster; give independent servers", n.place)
-}
-
-// unmask bars a node of a Cluster that was given as a server, so that its driver does not
-// know. It has a part of the keys, and answers where others are.
-func (n *node) unmask(results []driver.Result) {
-	for _, r := range results {
-		if reply, ok := errors.AsType[*driver.ServerError](r.Err); ok && slices.Contains([]string{"CROSSSLOT", "MOVED", "ASK"}, reply.Code) {
-			n.bar(n.isCluster())
-		}
-	}
 }

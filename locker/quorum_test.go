@@ -132,9 +132,10 @@ func TestQuorumReadersShare(t *testing.T) {
 func TestQuorumToleratesAMinority(t *testing.T) {
 	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
 		nodes.established()
-		nodes[0].hang()
-		nodes[1].set(func() { nodes[1].connectErr = errors.New("refused") })
 		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		nodes[0].hang()
+		nodes[1].down()
 		begun := time.Now()
 		for _, opts := range [][]Option{{}, {Fenced()}, {ForWriting()}} {
 			lease, err := c.Mutex("k", opts...).Lock(t.Context())

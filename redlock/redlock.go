@@ -44,7 +44,8 @@ type Config = locker.QuorumConfig
 //
 // It returns an error that is [locker.ErrInvalid] for an even number of servers,
 // fewer than 3 or more than 15. That two connectors lead to the same server shows at the first lock,
-// as the same error: New does no I/O.
+// as the same error: New does no I/O. (A server that must neither tell its run id, by INFO, nor be
+// written the key __golocker:n:<id> cannot be told from another one.)
 func New(connectors []driver.Connector, opts ...locker.ClientOption) (*locker.Client, error) {
 	return locker.NewQuorum(connectors, opts...)
 }

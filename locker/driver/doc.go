@@ -24,7 +24,7 @@
 //   - [Listener], of a Subscription: without it, [Listen] calls Receive.
 //   - [Describer]: without it, the core takes the deployment for one it knows
 //     nothing about: it does not trust the receiver count of PUBLISH, and a
-//     quorum cannot notice that two of its nodes are the same server.
+//     quorum has to write a key to notice that two of its nodes are the same server.
 //
 // # The three outcomes
 //
