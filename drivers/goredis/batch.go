@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/golocker/golocker/locker/driver"
 )
 
@@ -50,7 +48,7 @@ func (c *conn) results(ctx context.Context, e *exchange) []driver.Result {
 			// a Sentinel, and believes that each command knows it as its own.
 			err = e.err
 		}
-		if err == nil || err == redis.Nil {
+		if err == nil {
 			results[i].Value = toValue(v)
 			continue
 		}

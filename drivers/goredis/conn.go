@@ -67,7 +67,7 @@ func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 	}
 	rc := &e.commands[0]
 	v, err := rc.result()
-	if err != nil && err != redis.Nil {
+	if err != nil {
 		return nil, c.commandFailure(ctx, rc, err)
 	}
 	return toValue(v), nil

@@ -21,11 +21,16 @@ import (
 // command's and takes the rest of the array for the next replies.
 var errNested = errors.New("go-redis cannot read an array with this error in it")
 
-// result returns what go-redis made of the reply.
+// result returns what go-redis made of the reply. A nil is an error to go-redis, and hooks of
+// the application wrap it like any other; but where the command was not begun, it is a
+// Sentinel's that does not know the master.
 func (c *command) result() (any, error) {
 	v, err := c.Result()
 	if _, refused := serverError(err); refused && v != nil {
 		return nil, fmt.Errorf("%w: %v", errNested, err) // hides err: the command was not refused
+	}
+	if errors.Is(err, redis.Nil) && c.begun.Load() {
+		return nil, nil
 	}
 	return v, err
 }
@@ -77,7 +82,7 @@ func (c *conn) failure(ctx context.Context, err error) error {
 	if reply, ok := serverError(err); ok {
 		return reply
 	}
-	if errors.Is(err, redis.Nil) { // a Sentinel's reply
+	if errors.Is(err, redis.Nil) { // a Sentinel's reply, see result
 		return driver.NotSent(fmt.Errorf("goredis: no Sentinel knows the master's name: %w", err))
 	}
 	if errors.Is(err, redis.ErrClosed) {
@@ -109,8 +114,7 @@ func (c *conn) unknownFailure(ctx context.Context, err error) error {
 	return fmt.Errorf("goredis: %w", err)
 }
 
-// serverError finds an error reply. redis.Nil is none; where it is wrapped it is
-// a Sentinel's, which does not know the master.
+// serverError finds an error reply, also where a hook has wrapped it. redis.Nil is none.
 func serverError(err error) (*driver.ServerError, bool) {
 	reply, ok := errors.AsType[redis.Error](err)
 	if !ok || reply == redis.Nil {

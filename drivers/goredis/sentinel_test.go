@@ -65,17 +65,24 @@ func TestSentinelUserWithoutPassword(t *testing.T) {
 }
 
 // Sentinels that know no such master answer nil, which must not be taken for
-// the reply to the command.
+// the reply to the command, also where a hook wraps it.
 func TestSentinelUnknownMaster(t *testing.T) {
 	nodes := servertest.Sentinel(t)
-	conn := open(t, driver.Config{
-		Mode: driver.ModeSentinel, Network: "tcp", Addrs: nodes.Addrs(), Master: "nobody",
-	})
-	_, err := conn.Do(soon(t), on("GET", "k"))
-	require.Error(t, err)
-	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
-	assert.ErrorContains(t, err, "no Sentinel knows the master's name")
-	for _, r := range conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("GET", "a"), on("GET", "b")}) {
-		assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(r.Err), "%v", r.Err)
+	client := redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: nodes.Addrs(), MasterName: "nobody", DialerRetries: 1})
+	defer client.Close()
+	client.AddHook(wrapsErrors{})
+	for name, conn := range map[string]driver.Conn{
+		"open": open(t, driver.Config{Mode: driver.ModeSentinel, Network: "tcp", Addrs: nodes.Addrs(), Master: "nobody"}),
+		"wrap": wrap(t, client),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := conn.Do(soon(t), on("GET", "k"))
+			require.Error(t, err)
+			assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+			assert.ErrorContains(t, err, "no Sentinel knows the master's name")
+			for _, r := range conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("GET", "a"), on("GET", "b")}) {
+				assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(r.Err), "%v", r.Err)
+			}
+		})
 	}
 }

@@ -2,7 +2,6 @@ package goredis_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -183,45 +182,6 @@ func TestWrapHalfReply(t *testing.T) {
 	assert.Equal(t, driver.Result{Err: driver.NewServerError("ERR value is not an integer or out of range")}, results[2])
 	for _, r := range results[3:] {
 		unknown(t, r.Err)
-	}
-}
-
-// What go-redis keeps to itself does not get lost.
-func TestWrapKeepsHooks(t *testing.T) {
-	server := servertest.Single(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr})
-	defer client.Close()
-	var seen commands
-	client.AddHook(&seen)
-	conn := wrap(t, client)
-	_, err := conn.Do(t.Context(), on("SET", "k", "v"))
-	require.NoError(t, err)
-	conn.(driver.Batcher).DoBatch(t.Context(), []driver.Command{on("GET", "k"), on("DEL", "k")})
-	assert.Equal(t, commands{"[SET k v]", "[GET k]", "[DEL k]"}, seen)
-}
-
-// commands is a hook that notes the commands it sees, as a tracer does.
-type commands []string
-
-func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != "hello" && cmd.Name() != "client" {
-			*c = append(*c, fmt.Sprint(cmd.Args()))
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			if cmd.Name() != "client" {
-				*c = append(*c, fmt.Sprint(cmd.Args()))
-			}
-		}
-		return next(ctx, cmds)
 	}
 }
 

@@ -1,0 +1,114 @@
+package goredis_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/drivers/goredis"
+	"github.com/golocker/golocker/internal/servertest"
+	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// What go-redis keeps to itself does not get lost.
+func TestWrapKeepsHooks(t *testing.T) {
+	server := servertest.Single(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	var seen commands
+	client.AddHook(&seen)
+	conn := wrap(t, client)
+	_, err := conn.Do(t.Context(), on("SET", "k", "v"))
+	require.NoError(t, err)
+	conn.(driver.Batcher).DoBatch(t.Context(), []driver.Command{on("GET", "k"), on("DEL", "k")})
+	assert.Equal(t, commands{"[SET k v]", "[GET k]", "[DEL k]"}, seen)
+}
+
+// commands is a hook that notes the commands it sees, as a tracer does.
+type commands []string
+
+func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "hello" && cmd.Name() != "client" {
+			*c = append(*c, fmt.Sprint(cmd.Args()))
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if cmd.Name() != "client" {
+				*c = append(*c, fmt.Sprint(cmd.Args()))
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// wrapsErrors is a hook that puts an error of the application around each of go-redis', as
+// go-redis' README shows it. A nil reply is one.
+type wrapsErrors struct{}
+
+func (wrapsErrors) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (wrapsErrors) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err != nil {
+			err = fmt.Errorf("app: %w", err)
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+func (wrapsErrors) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if cmd.Err() != nil {
+				cmd.SetErr(fmt.Errorf("app: %w", cmd.Err()))
+			}
+		}
+		return err
+	}
+}
+
+// A command that was executed must not count as not sent, nor a refusal as anything else.
+func TestWrapHookThatWrapsErrors(t *testing.T) {
+	server := servertest.Single(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	client.AddHook(wrapsErrors{})
+	conn := wrap(t, client)
+	do(t, conn, "SET", "k", "v")
+	notANumber := driver.NewServerError("ERR value is not an integer or out of range")
+	counts := driver.Command{
+		Args: []string{"EVAL", "redis.call('INCR', KEYS[1]) return false", "1", "n"}, FirstKey: 3, NumKeys: 1,
+	}
+
+	assert.Nil(t, do(t, conn, "SET", "k", "w", "NX"))
+	assert.Nil(t, do(t, conn, counts.Args...))
+	_, err := conn.Do(soon(t), on("INCR", "k"))
+	assert.Equal(t, notANumber, err)
+	assert.Equal(t, []driver.Result{{}, {Value: "v"}, {Err: notANumber}, {}},
+		conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("SET", "k", "w", "NX"), on("GET", "k"), on("INCR", "k"), counts}))
+	assert.Equal(t, "2", do(t, conn, "GET", "n"))
+
+	locks, err := locker.New(goredis.Wrap(client))
+	require.NoError(t, err)
+	defer locks.Close()
+	_, err = locks.Mutex("m").TryLock(soon(t))
+	require.NoError(t, err)
+	_, err = locks.Mutex("m").TryLock(soon(t))
+	assert.ErrorIs(t, err, locker.ErrLocked)
+}
