@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	rue "github.com/redis/rueidis"
@@ -32,7 +33,8 @@ type conn struct {
 	gates  []gate          // one, or one for each part of a Cluster's slots
 	crew   aside.Crew      // makes the calls
 	subs   pubsub.Group
-	life   context.Context // ends with Close
+	left   atomic.Pointer[time.Time] // when a demoted server was, see leave
+	life   context.Context           // ends with Close
 	end    context.CancelFunc
 }
 
@@ -168,7 +170,11 @@ func (c *conn) outcome(ctx context.Context, result *rue.RedisResult) (driver.Val
 		return nil, c.failure(ctx, err)
 	}
 	message, _ := result.ToMessage()
-	return value(&message)
+	v, err := value(&message)
+	if reply, ok := errors.AsType[*driver.ServerError](err); ok && isDemoted(reply) {
+		c.leave(ctx)
+	}
+	return v, err
 }
 
 // failure makes an error of the contract from one that is no reply. All of them

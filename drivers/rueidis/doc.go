@@ -71,6 +71,19 @@
 // connection during calls only, which makes them faster. One that breaks meanwhile
 // is noticed within a second, or by the next call, whose outcome is unknown then.
 //
+// # A name that leads to the master
+//
+// The address of a single server may be a name that leads to another one after a
+// failover. rueidis keeps its connection to the former master for as long as that
+// answers, if only with READONLY. Of a client that was opened by name the driver has
+// the server close it then, and the next call looks the name up again.
+//
+// It does not do that to a wrapped client, whose connections are the application's.
+// No option that [Wrap] accepts makes rueidis do it either, so without Sentinels or
+// a Cluster let the failover close the connections to the former master (CLIENT
+// KILL TYPE normal), let DialCtxFn keep what it opens and close it when the
+// application itself is answered READONLY, or open a client by name for the locks.
+//
 // # What errors tell
 //
 // A wrapped client does not prove that a command was not sent, so that even a
