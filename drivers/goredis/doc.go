@@ -51,19 +51,26 @@
 // connections of a hung server back sooner. With ContextTimeoutEnabled a
 // context's deadline does that, too.
 //
-// With Sentinel, the first connection, and the first after the Sentinel in use has
-// failed, asks all Sentinels at once for the master and waits for each. One that
-// takes connections and says nothing, such as that of a frozen host, delays it by
-// ReadTimeout, and one that takes none by DialTimeout. So both should be short, well
-// below the TTL of leases: in a DSN, timeout=1s and dial_timeout=1s.
+// With Sentinel, only who connects asks for the master. Of another one go-redis hears by a
+// message, and if that gets lost it stays with the former one for as long as that can be
+// reached, though it was cut off and others have its locks elsewhere. So set ConnMaxLifetime of
+// a NewFailoverClient to ten seconds, as Open does; but without any Sentinel, no lock can be
+// had after that time.
+//
+// Who connects first, and first after the Sentinel in use has failed, asks all Sentinels at
+// once and waits for each. One that takes connections and says nothing, such as that of a
+// frozen host, delays it by ReadTimeout, or three times that if it was the one in use, and one
+// that takes none by DialTimeout. So both should be short, well below the TTL of leases: in a
+// DSN, timeout=1s and dial_timeout=1s. With the default of five seconds, twelve seconds without
+// locks were measured when the Sentinel in use had frozen.
 //
 // Hooks see the commands of locks. One that sends a command twice, or swallows
 // it, breaks locks.
 //
 // The client that Open makes has MaxRetries -1, DialerRetries 1,
-// ContextTimeoutEnabled, RESP2, no dedicated pool for pipelines, and timeouts
-// and pool size from the DSN. go-redis logs dials that fail; redis.SetLogger
-// changes that.
+// ContextTimeoutEnabled, RESP2, no dedicated pool for pipelines, timeouts
+// and pool size from the DSN, and with Sentinel a ConnMaxLifetime of ten seconds.
+// go-redis logs dials that fail; redis.SetLogger changes that.
 //
 // # Limits of go-redis
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -34,6 +35,11 @@ func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 	return driver.NewConnector(Driver{}, func(context.Context) (driver.Conn, error) { return openConn(cfg), nil }), nil
 }
 
+// masterLifetime is that of a connection with Sentinel. go-redis asks for the master only
+// when it connects, and hears of another by a message, which can get lost: it would stay
+// with a former master for as long as that can be reached.
+const masterLifetime = 10 * time.Second
+
 func openConn(cfg driver.Config) driver.Conn {
 	dialer := netdial.New(cfg)
 	options := options(cfg, func(ctx context.Context, _, addr string) (net.Conn, error) {
@@ -44,6 +50,7 @@ func openConn(cfg driver.Config) driver.Conn {
 	case driver.ModeCluster:
 		client = redis.NewClusterClient(options.Cluster())
 	case driver.ModeSentinel:
+		options.ConnMaxLifetime = masterLifetime
 		client = redis.NewFailoverClient(options.Failover())
 	default:
 		client = redis.NewClient(options.Simple())

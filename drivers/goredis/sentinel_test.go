@@ -1,10 +1,17 @@
 package goredis_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -46,6 +53,47 @@ func TestSentinel(t *testing.T) {
 			assert.NotEqual(t, before.RunID, after.RunID)
 		})
 	}
+}
+
+// A Sentinel's message can get lost, and a former master that was cut off goes on giving
+// locks: within ten seconds another one is asked for.
+func TestSentinelSaysNothingOfNewMaster(t *testing.T) {
+	forgetTimers()
+	synctest.Test(t, func(t *testing.T) {
+		const sentinel, former, master = "127.0.0.1:26379", "127.0.0.1:1", "127.0.0.1:2"
+		servers := map[string]*miniredis.Miniredis{}
+		for _, addr := range []string{sentinel, former, master} {
+			servers[addr] = miniredis.NewMiniRedis()
+			t.Cleanup(servers[addr].Close)
+		}
+		dial := func(_ context.Context, _, addr string) (net.Conn, error) { return servers[addr].Dial() }
+		conn := open(t, driver.Config{
+			Mode: driver.ModeSentinel, Network: "tcp", Addrs: []string{sentinel}, Master: "m", Dial: dial,
+		})
+		var port atomic.Value
+		port.Store("1")
+		ready, err := servers[sentinel].Dial()
+		require.NoError(t, err)
+		require.NoError(t, ready.Close())
+		require.NoError(t, servers[sentinel].Server().Register("SENTINEL", func(p *server.Peer, _ string, args []string) {
+			if args[0] != "get-master-addr-by-name" { // which others there are
+				p.WriteLen(0)
+				return
+			}
+			p.WriteStrings([]string{"127.0.0.1", port.Load().(string)})
+		}))
+
+		do(t, conn, "SET", "k", "v")
+		require.True(t, servers[former].Exists("k"))
+		port.Store("2")
+		for range 10 {
+			time.Sleep(time.Second)
+			do(t, conn, "SET", "k", "v")
+		}
+		time.Sleep(time.Millisecond)
+		do(t, conn, "SET", "k", "v")
+		assert.True(t, servers[master].Exists("k"))
+	})
 }
 
 func TestSentinelUserWithoutPassword(t *testing.T) {
