@@ -27,19 +27,20 @@ var (
 )
 
 type conn struct {
-	client rue.Client
-	dialer *netdial.Dialer // nil for a wrapped client
-	limit  time.Duration   // of a call, see call
-	gates  []gate          // one, or one for each part of a Cluster's slots
-	crew   aside.Crew      // makes the calls
-	subs   pubsub.Group
-	left   atomic.Pointer[time.Time] // when a demoted server was, see leave
-	life   context.Context           // ends with Close
-	end    context.CancelFunc
+	client    rue.Client
+	decorated bool            // client is not rueidis' own, see isDecorated
+	dialer    *netdial.Dialer // nil for a wrapped client
+	limit     time.Duration   // of a call, see call
+	gates     []gate          // one, or one for each part of a Cluster's slots
+	crew      aside.Crew      // makes the calls
+	subs      pubsub.Group
+	left      atomic.Pointer[time.Time] // when a demoted server was, see leave
+	life      context.Context           // ends with Close
+	end       context.CancelFunc
 }
 
 func newConn(client rue.Client, dialer *netdial.Dialer, limit time.Duration) *conn {
-	c := &conn{client: client, dialer: dialer, limit: limit, gates: make([]gate, 1)}
+	c := &conn{client: client, decorated: isDecorated(client), dialer: dialer, limit: limit, gates: make([]gate, 1)}
 	if client.Mode() == rue.ClientModeCluster {
 		c.gates = make([]gate, clusterGates)
 	}
@@ -167,6 +168,9 @@ func (c *conn) build(ctx context.Context, cmd driver.Command, keyless string) (r
 // outcome is what Do returns for a result.
 func (c *conn) outcome(ctx context.Context, result *rue.RedisResult) (driver.Value, error) {
 	if err := result.NonRedisError(); err != nil {
+		if reply, ok := errors.AsType[*rue.RedisError](err); ok && c.decorated {
+			return decoratedReply(reply)
+		}
 		return nil, c.failure(ctx, err)
 	}
 	message, _ := result.ToMessage()
@@ -183,7 +187,7 @@ func (c *conn) outcome(ctx context.Context, result *rue.RedisResult) (driver.Val
 // those commands that had no connection, or a slot that nobody serves, is what
 // the first attempt came to. A wrapped client may try again by itself, so it
 // proves nothing. An error reply is no reply to the command here, but to what sets
-// a connection up, and nobody tries again after that.
+// a connection up, and nobody tries again after that; unless a decorator made it.
 //
 // rue.ErrClosing does not become driver.ErrClosed, for it is not final: in a
 // Cluster or with Sentinels it means that one server was left behind.
@@ -191,7 +195,7 @@ func (c *conn) failure(ctx context.Context, err error) error {
 	err = refused(err)
 	_, undialed := errors.AsType[*netdial.Error](err)
 	_, unwanted := errors.AsType[*driver.ServerError](err)
-	unsent := unwanted || c.dialer != nil && (undialed || errors.Is(err, rue.ErrNoSlot))
+	unsent := unwanted && !c.decorated || c.dialer != nil && (undialed || errors.Is(err, rue.ErrNoSlot))
 	if c.dialer != nil {
 		err = c.dialer.Redact(err)
 	}

@@ -89,9 +89,11 @@
 // A wrapped client does not prove that a command was not sent, so that even a
 // failed dial is of unknown outcome (see
 // [github.com/golocker/golocker/locker/driver.OutcomeOf]); except where the server
-// refuses the connection with an error reply, such as WRONGPASS. If the application
-// closes it, calls fail with [github.com/redis/rueidis.ErrClosing], of unknown
-// outcome too.
+// refuses the connection with an error reply, such as WRONGPASS. Through a decorator,
+// which may have made an error of a reply, that counts as the reply to the command,
+// and "ERR" is put before it unless it begins with capitals. If the application
+// closes the client, calls fail with [github.com/redis/rueidis.ErrClosing], of
+// unknown outcome too.
 //
 // Keys in different slots of a Cluster, which make rueidis panic, give the
 // server's own error, CROSSSLOT, marked as not sent.

@@ -92,6 +92,19 @@ func refusal(m *rue.RedisMessage) error {
 	return driver.NewServerError(text)
 }
 
+// decoratedReply is a reply to a command, of which a decorator has made an error. rueidis has
+// taken off a leading "ERR " of it: what has a code besides that begins with capitals.
+func decoratedReply(reply *rue.RedisError) (driver.Value, error) {
+	if reply.IsNil() {
+		return nil, nil
+	}
+	text := reply.Error()
+	if code, _, _ := strings.Cut(text, " "); code != strings.ToUpper(code) {
+		text = "ERR " + text
+	}
+	return nil, driver.NewServerError(text)
+}
+
 // refused puts a [*driver.ServerError] in the place of an error reply that rueidis
 // returns as an error of the connection: the server has refused the user, or is full.
 func refused(err error) error {

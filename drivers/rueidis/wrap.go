@@ -43,6 +43,12 @@ func wrappable(c rue.Client) error {
 	return nil
 }
 
+// isDecorated reports whether a client is not of rueidis' own making, as one of rueidishook
+// or rueidisotel. It may make an error of a reply, with an error of its own around it.
+func isDecorated(client rue.Client) bool {
+	return reflect.Indirect(reflect.ValueOf(client)).Type().PkgPath() != reflect.TypeFor[rue.RedisResult]().PkgPath()
+}
+
 // sendsTwice reports whether a client of rueidis' own making has an option by
 // which it sends commands again whatever DisableRetry says: those that wait for
 // their replies when a ConnLifetime is over, or a whole batch when the server
