@@ -139,20 +139,28 @@ func TestFullPool(t *testing.T) {
 // The address may be a name that leads to the master: after a failover it has to
 // be asked again.
 func TestReadOnlyServerIsDialedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &fakeServer{serve: func(n int64, r *bufio.Reader, w net.Conn) {
-			if n == 1 {
-				readReply(r)
-				io.WriteString(w, "-READONLY You can't write against a read only replica.\r\n")
-			}
-			echo(r, w)
-		}}
-		c := connect(t, s.config())
-		_, err := c.Do(t.Context(), command("SET", "k", "v"))
-		assert.Equal(t, driver.OutcomeReplied, driver.OutcomeOf(err))
-		requireEcho(t, c, "two")
-		assert.EqualValues(t, 2, s.dials.Load())
-	})
+	const readonly = "-READONLY You can't write against a read only replica.\r\n"
+	for name, answer := range map[string]string{
+		"command": readonly,
+		"script":  "-ERR Error running script (call to f_1): @user_script:1: @user_script: 1: " + readonly, // as Redis 6 says it
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &fakeServer{serve: func(n int64, r *bufio.Reader, w net.Conn) {
+					if n == 1 {
+						readReply(r)
+						io.WriteString(w, answer)
+					}
+					echo(r, w)
+				}}
+				c := connect(t, s.config())
+				_, err := c.Do(t.Context(), command("SET", "k", "v"))
+				assert.Equal(t, driver.OutcomeReplied, driver.OutcomeOf(err))
+				requireEcho(t, c, "two")
+				assert.EqualValues(t, 2, s.dials.Load())
+			})
+		})
+	}
 }
 
 func TestConnectionPutBackAfterClose(t *testing.T) {
