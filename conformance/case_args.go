@@ -52,6 +52,7 @@ var argsCases = []testCase{
 		k.reply(conn, script("return {#KEYS, #ARGV, ARGV[1], ARGV[2]}", []string{k.key("s")}, "", ""),
 			[]any{int64(1), int64(2), "", ""})
 	}},
+	{name: "Do/Args/NoName", run: func(k *kit) { k.refusesNoName("Do", k.doOne) }},
 	{name: "Do/Args/Many", run: func(k *kit) {
 		args := []string{"RPUSH", k.key("list")}
 		for i := range 10_000 {
@@ -119,4 +120,17 @@ var argsCases = []testCase{
 		k.reply(conn, script("return {KEYS[2], ARGV[1]}", []string{k.key("a"), k.key("b")}, "x"), []any{k.key("b"), "x"})
 		k.reply(conn, driver.Command{Args: []string{"BITOP", "NOT", k.key("c"), k.key("a")}, FirstKey: 2, NumKeys: 2}, int64(1))
 	}},
+}
+
+// refusesNoName: what has no name is nothing that a server could be asked.
+func (k *kit) refusesNoName(what string, call func(context.Context, driver.Conn, driver.Command) []driver.Result) {
+	conn := k.warm()
+	ctx, cancel := k.within(k.time.bound)
+	defer cancel()
+	for _, c := range []driver.Command{{}, plain("")} {
+		for _, r := range call(ctx, conn, c) {
+			k.outcome(fmt.Sprintf("%s of the command %q", what, c.Args), r.Err, driver.OutcomeNotSent)
+		}
+		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+	}
 }

@@ -121,9 +121,10 @@ var batchCases = []testCase{
 		})
 	}},
 	{name: "Batch/NotSent", needs: needs{batcher: true}, run: func(k *kit) {
-		k.notSent("DoBatch", k.refusing, func(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
-			return k.doBatch(ctx, conn, []driver.Command{c})
-		})
+		k.notSent("DoBatch", k.refusing, k.batchOfOne)
+	}},
+	{name: "Batch/NoName", needs: needs{batcher: true}, run: func(k *kit) {
+		k.refusesNoName("DoBatch", k.batchOfOne)
 	}},
 	{name: "Batch/Ctx/EndedBefore", needs: needs{batcher: true}, run: func(k *kit) {
 		conn := k.warm()
@@ -186,6 +187,11 @@ func (k *kit) increments(n int) []driver.Command {
 		cmds = append(cmds, cmd("INCR", k.key(fmt.Sprint("n", i))))
 	}
 	return cmds
+}
+
+// batchOfOne is DoBatch with the signature of doOne.
+func (k *kit) batchOfOne(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
+	return k.doBatch(ctx, conn, []driver.Command{c})
 }
 
 func (k *kit) result(i int, r driver.Result, want driver.Value) {

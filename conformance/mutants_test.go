@@ -77,6 +77,8 @@ var mutants = []mutant{
 	{"drops-nul", `Do/Binary/Value Do/Binary/Key Do/Binary/Nested Batch/Results`},
 	{"key-ends-at-newline", `Do/Binary/Key`},
 	{"drops-empty-args", `Do/Args/Empty`},
+	{"no-name-is-sent", `Do/Args/NoName Batch/NoName`},
+	{"no-name-has-no-reply", `Do/Args/NoName Batch/NoName`},
 	{"args-limit", `Do/Args/Many`},
 	{"value-limit", `Do/Args/Large`},
 	{"upper-cases-in-place", `Do/Args/Unchanged`},

@@ -23,6 +23,15 @@ func (c *refConn) exchange(ctx context.Context, cmds []driver.Command) []driver.
 	if err := ctx.Err(); err != nil && c.bug != "sends-with-ended-ctx" {
 		return failAll(len(cmds), driver.NotSent(err))
 	}
+	if slices.ContainsFunc(cmds, func(cmd driver.Command) bool { return cmd.Name() == "" }) {
+		switch c.bug {
+		case "no-name-is-sent":
+		case "no-name-has-no-reply":
+			return make([]driver.Result, len(cmds))
+		default:
+			return failAll(len(cmds), driver.NotSent(errors.New("reference: a command without a name")))
+		}
+	}
 	l, fresh, err := c.acquire(ctx)
 	if err != nil {
 		switch c.bug {

@@ -10,7 +10,7 @@ import (
 
 // DoBatch implements [driver.Batcher].
 func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
-	if slices.ContainsFunc(cmds, func(cmd driver.Command) bool { return len(cmd.Args) == 0 }) {
+	if slices.ContainsFunc(cmds, func(cmd driver.Command) bool { return cmd.Name() == "" }) {
 		return failed(len(cmds), driver.NotSent(errNoCommand))
 	}
 	if err := c.ready(ctx); err != nil {

@@ -55,7 +55,7 @@ func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dia
 
 // Do implements [driver.Conn].
 func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
-	if len(cmd.Args) == 0 {
+	if cmd.Name() == "" {
 		return nil, driver.NotSent(errNoCommand)
 	}
 	if err := c.ready(ctx); err != nil {

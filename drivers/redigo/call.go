@@ -71,7 +71,7 @@ func (k *call) make() error {
 	err := k.conn.over(k.ctx)
 	switch {
 	case err != nil:
-	case slices.ContainsFunc(k.cmds, func(cmd driver.Command) bool { return len(cmd.Args) == 0 }):
+	case slices.ContainsFunc(k.cmds, func(cmd driver.Command) bool { return cmd.Name() == "" }):
 		err = errors.New("redigo: a command without a name")
 	default:
 		err = k.run()

@@ -44,7 +44,7 @@ func newPool(cfg driver.Config) *pool {
 func (p *pool) do(ctx context.Context, cmds []driver.Command) []driver.Result {
 	results := make([]driver.Result, len(cmds))
 	for _, cmd := range cmds {
-		if len(cmd.Args) == 0 {
+		if cmd.Name() == "" {
 			return fail(results, driver.NotSent(errors.New("customdriver: a command without a name")))
 		}
 	}

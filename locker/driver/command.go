@@ -9,7 +9,8 @@ import "strconv"
 // commands whose keys share a slot.
 type Command struct {
 	// Args is the whole command: its name, then its arguments. They may hold
-	// any bytes. A driver must neither change nor keep the slice.
+	// any bytes. A driver must neither change nor keep the slice. It refuses a
+	// command without a name, as not sent.
 	Args []string
 
 	// FirstKey is the index of the first key in Args, NumKeys how many keys
