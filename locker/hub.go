@@ -41,7 +41,7 @@ type hub struct {
 // A slot is where one waiter is woken.
 type slot struct {
 	reservation string
-	woken       chan wakeUp // holds one: the last
+	woken       chan wakeUp // holds one: all that came since it was taken
 
 	// The hub's mu guards what follows: who waits, for a Snapshot, and until when it sleeps.
 	mutex *Mutex
@@ -50,12 +50,14 @@ type slot struct {
 	place int // among the sleepers, from 1; 0 if it is none of them
 }
 
-// A wakeUp is why a waiter is to look at the lock.
+// A wakeUp is why a waiter is to look at the lock. It may be for several reasons.
 type wakeUp struct {
 	// seq and token are those of a grant: the server has given the lock to the
 	// place in the queue that has this seq.
 	seq   string
 	token Token
+	// look tells that a message asks for it.
+	look bool
 	// hint tells that there was no message: one may have been missed, or from now
 	// on there are some.
 	hint bool
@@ -67,7 +69,7 @@ type wakeUp struct {
 // or "gl1|g|<reservation>|<seq>|<token>", a grant.
 func parseMessage(payload string) (reservation string, w wakeUp, ok bool) {
 	if reservation, ok = strings.CutPrefix(payload, "gl1|w|"); ok {
-		return reservation, w, true
+		return reservation, wakeUp{look: true}, true
 	}
 	rest, ok := strings.CutPrefix(payload, "gl1|g|")
 	fields := strings.Split(rest, "|")
@@ -75,7 +77,7 @@ func parseMessage(payload string) (reservation string, w wakeUp, ok bool) {
 		return "", w, false
 	}
 	token, err := readToken(fields[2])
-	return fields[0], wakeUp{seq: fields[1], token: token}, err == nil
+	return fields[0], wakeUp{seq: fields[1], token: token, look: fields[1] == ""}, err == nil
 }
 
 const (
@@ -180,7 +182,7 @@ func (h *hub) refresh(s *slot) {
 	select {
 	case w := <-s.woken:
 		if w.seq != "" {
-			s.wake(w)
+			s.wake(wakeUp{seq: w.seq, token: w.token})
 		}
 	default:
 	}
@@ -344,18 +346,28 @@ func (h *hub) set(up bool) {
 	}
 }
 
-// wake puts w in, in the place of an earlier wake-up that says less: a message says most,
-// and the end of a sleep least. Of two messages the later one counts. It needs the hub's mu.
+// wake puts w in, together with what has not been taken yet. It needs the hub's mu.
 func (s *slot) wake(w wakeUp) {
 	select {
 	case earlier := <-s.woken:
-		if (w.hint || w.slept) && !earlier.slept {
-			w = earlier
-		}
+		w = earlier.and(w)
 	default:
 	}
 	select {
 	case s.woken <- w:
 	default:
 	}
+}
+
+// and is both w and what came later. Nothing hides behind a grant, which may be for a place
+// that the waiter has lost: it would wait for what has been already. Of two messages the later
+// one says what became of the lock.
+func (w wakeUp) and(later wakeUp) wakeUp {
+	if later.look || later.seq != "" {
+		w.seq, w.token = later.seq, later.token
+	}
+	w.look = w.look || later.look
+	w.hint = w.hint || later.hint
+	w.slept = w.slept || later.slept
+	return w
 }

@@ -1,7 +1,9 @@
 package locker
 
 import (
+	"context"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,13 +50,16 @@ func TestSleepersAreWokenAtTheirTimes(t *testing.T) {
 	})
 }
 
-// The end of the sleep does not hide a message, and is hidden by one.
+// Neither hides the other: the message may be a grant that is not good any more.
 func TestMessageMeetsTheEndOfTheSleep(t *testing.T) {
-	message, hint, slept := wakeUp{seq: "7"}, wakeUp{hint: true}, wakeUp{slept: true}
+	grant, look, hint, slept := wakeUp{seq: "7"}, wakeUp{look: true}, wakeUp{hint: true}, wakeUp{slept: true}
 	for _, c := range []struct{ first, second, want wakeUp }{
-		{message, slept, message}, {slept, message, message},
-		{hint, slept, hint}, {slept, hint, hint},
-		{message, hint, message}, {hint, message, message},
+		{grant, slept, wakeUp{seq: "7", slept: true}}, {slept, grant, wakeUp{seq: "7", slept: true}},
+		{look, slept, wakeUp{look: true, slept: true}}, {slept, look, wakeUp{look: true, slept: true}},
+		{hint, slept, wakeUp{hint: true, slept: true}}, {slept, hint, wakeUp{hint: true, slept: true}},
+		{grant, hint, wakeUp{seq: "7", hint: true}}, {hint, grant, wakeUp{seq: "7", hint: true}},
+		{look, grant, wakeUp{seq: "7", look: true}}, {grant, look, look},
+		{wakeUp{seq: "6"}, grant, grant},
 	} {
 		h := idleHub(t)
 		s := h.join(nil, time.Time{})
@@ -68,5 +73,54 @@ func TestMessageMeetsTheEndOfTheSleep(t *testing.T) {
 		}
 		require.Equal(t, c.want, <-s.woken, "%+v, then %+v", c.first, c.second)
 		h.getUp(s)
+	}
+}
+
+// A delayed context stands for a goroutine that has no processor when it is about to wait.
+type delayed struct {
+	context.Context
+	once sync.Once
+	work func()
+}
+
+func (d *delayed) Done() <-chan struct{} {
+	d.once.Do(d.work)
+	return d.Context.Done()
+}
+
+// A grant for a place that the waiter had before says nothing about the present one.
+func TestWaiterIsNotHeldUpByAGrantThatIsNotForItsPlace(t *testing.T) {
+	for name, wake := range map[string]func(h *hub, s *slot){
+		"the sleep ends after it":  func(h *hub, s *slot) { h.wake(s.reservation, wakeUp{seq: "1"}); time.Sleep(time.Second) },
+		"the sleep ends before it": func(h *hub, s *slot) { time.Sleep(time.Second); h.wake(s.reservation, wakeUp{seq: "1"}) },
+		"a hint after it":          func(h *hub, s *slot) { h.wake(s.reservation, wakeUp{seq: "1"}); h.wakeAll() },
+		"a hint before it":         func(h *hub, s *slot) { h.wakeAll(); h.wake(s.reservation, wakeUp{seq: "1"}) },
+		"a message before it": func(h *hub, s *slot) {
+			h.wake(s.reservation, wakeUp{look: true})
+			h.wake(s.reservation, wakeUp{seq: "1"})
+		},
+		"another grant before it, a message after it": func(h *hub, s *slot) {
+			h.wake(s.reservation, wakeUp{seq: "2"})
+			h.wake(s.reservation, wakeUp{seq: "1"})
+			h.wake(s.reservation, wakeUp{look: true})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				c := f.client(t)
+				a, err := c.Mutex("k").begin(t.Context(), Owner{})
+				require.NoError(t, err)
+				defer a.end()
+				a.listen(t.Context())
+				a.stand.seq, a.reason = "3", &LockedError{Name: "k"}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				begun := time.Now()
+				lease, _, err := a.sleep(&delayed{Context: ctx, work: func() { wake(c.hub, a.slot) }}, begun.Add(time.Millisecond))
+				assert.NoError(t, err)
+				assert.Nil(t, lease)
+				assert.LessOrEqual(t, time.Since(begun), time.Second)
+			})
+		})
 	}
 }

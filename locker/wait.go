@@ -163,17 +163,17 @@ func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, ove
 		select {
 		case w := <-a.slot.woken:
 			switch {
-			case w.slept:
-				return nil, over, nil
-			case w.hint:
-				return nil, false, nil
-			case w.seq == "":
-				return nil, true, a.backOff(ctx)
-			case w.seq == a.stand.seq:
+			case w.seq != "" && w.seq == a.stand.seq:
 				lease, err := a.accept(w)
 				return lease, true, err
+			case w.look:
+				return nil, true, a.backOff(ctx)
+			case w.hint:
+				return nil, false, nil
+			case w.slept:
+				return nil, over, nil
 			}
-			// A grant to a place that this waiter has lost since.
+			// Nothing but a grant to a place that this waiter has lost since.
 		case <-ctx.Done():
 			return nil, false, a.waitError(ctx)
 		case <-a.client.ctx.Done():
