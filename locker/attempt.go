@@ -129,9 +129,11 @@ const resends = 2
 // the nodes that it has won; the next one has an id of its own. Within a round the id
 // stays, so that the lock is not found taken by an earlier request of the same round.
 // Where no other try follows, it is of several rounds if need be.
-func (a *attempt) try(ctx context.Context, p place) (*Lease, error) {
+//
+// Who waits will sleep until next after it.
+func (a *attempt) try(ctx context.Context, next time.Time) (*Lease, error) {
 	for n := 1; ; n++ {
-		lease, err := a.repeat(ctx, p)
+		lease, err := a.repeat(ctx, next)
 		if err == nil || a.client.quorum == nil {
 			return lease, err
 		}
@@ -163,10 +165,12 @@ func (a *attempt) inVain(err error) bool {
 }
 
 // repeat makes the same request until there is an answer, a few times at most.
-func (a *attempt) repeat(ctx context.Context, p place) (*Lease, error) {
+func (a *attempt) repeat(ctx context.Context, next time.Time) (*Lease, error) {
 	for n := 0; ; n++ {
+		p := place{}
 		if a.slot != nil {
 			a.client.hub.refresh(a.slot)
+			p = a.place(next) // as of now, since the hint that messages arrive may be gone
 		}
 		sent := now()
 		g, err := a.request(ctx, p, sent)

@@ -186,7 +186,7 @@ func (m *Mutex) attach(ctx context.Context, id string) (*Lease, error) {
 	}
 	defer a.end()
 	a.attachID = id
-	lease, err := a.try(ctx, place{})
+	lease, err := a.try(ctx, time.Time{})
 	if err != nil {
 		return nil, failed(fmt.Sprintf("attach %q", m.name), a.explain(ctx, err))
 	}
@@ -225,7 +225,7 @@ func (m *Mutex) lockAs(ctx context.Context, owner Owner, wait bool) (*Lease, err
 		return lease, nil
 	}
 	if !wait {
-		lease, err := a.try(ctx, place{})
+		lease, err := a.try(ctx, time.Time{})
 		return lease, a.explain(ctx, err)
 	}
 	ctx, cancel := m.boundWait(ctx)

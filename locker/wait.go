@@ -40,7 +40,7 @@ func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 		// One attempt of the policy: the try, the sleep after it, and all tries
 		// meanwhile that are about the place in the queue or the connection.
 		for next := time.Now().Add(left); ; {
-			lease, err := a.try(ctx, a.place(time.Until(next)))
+			lease, err := a.try(ctx, next)
 			if err == nil {
 				return lease, nil
 			}
@@ -77,16 +77,13 @@ func (a *attempt) listen(ctx context.Context) {
 	a.client.hub.ready(ctx)
 }
 
-// place is where the waiter is to stand, once it waits.
-func (a *attempt) place(sleep time.Duration) place {
-	if a.slot == nil {
-		return place{}
-	}
+// place is where the waiter is to stand, which will sleep until then.
+func (a *attempt) place(until time.Time) place {
 	p := place{reservation: a.slot.reservation}
 	if a.client.hub.listens() {
 		p.channel = a.client.hub.channel
 	}
-	p.life = 2*a.nap(max(sleep, 0)) + placeSlack
+	p.life = 2*a.nap(max(time.Until(until), 0)) + placeSlack
 	return p
 }
 

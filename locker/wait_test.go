@@ -336,6 +336,36 @@ func TestWakeUpThatMeetsABadConnectionIsNotUsedUp(t *testing.T) {
 	})
 }
 
+// The hint that messages arrive came before the request that is made again.
+func TestWaiterThatAsksAgainIsToldOnceMessagesArrive(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, c := f.hold(t), f.client(t)
+		f.set(func() { f.subscribeErr = errors.New("not yet") })
+		mustPair(t, c.Mutex("first"))
+		var asked atomic.Int32
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if cmd.Args[1] != mutexFamily.acquire.sha || asked.Add(1) != 2 { // the first asks for no place
+					return nil
+				}
+				f.set(func() { f.subscribeErr = nil })
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		got := background(t, c.Mutex("k", Retry(Constant(20*time.Second))))
+		time.Sleep(DefaultAttemptTimeout)
+		synctest.Wait()
+		require.True(t, c.hub.listens())
+		require.EqualValues(t, 3, asked.Load())
+		time.Sleep(pollInterval / 4) // as one that polls it would look now and then
+		begun := time.Now()
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NotNil(t, <-got)
+		assert.Zero(t, time.Since(begun))
+	})
+}
+
 // A waiter that was paused until its place ran out comes after those who came
 // meanwhile, whether or not anybody has cleared its entry away.
 func TestPlaceThatRanOutIsNotTakenUpAgain(t *testing.T) {
