@@ -32,6 +32,9 @@ const (
 	// how many of them there are to be released.
 	maxErrands  = 4096
 	errandPause = 5 * time.Second
+	// lastErrand is how long before its end an errand is tried for the last time, whatever
+	// is left of its pause.
+	lastErrand = 500 * time.Millisecond
 	// minorityTime is for how long an errand goes on for a minority of a quorum, once
 	// the others have answered: without them nobody is kept out.
 	minorityTime = time.Second
@@ -84,9 +87,12 @@ func (e *errand) reply(_, now moment, _ driver.Value, err error) {
 	if limit := now.at.Add(minorityTime); mostDone(err) && limit.Before(e.until) {
 		e.until = limit
 	}
+	if last := e.until.Add(-lastErrand); next.After(last) && last.After(now.at) {
+		next = last
+	}
 	closed := errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrClosed)
 	if err == nil || closed || next.After(e.until) {
-		if e.end(); closed {
+		if e.end(); err != nil && !mostDone(err) {
 			e.forgotten()
 		}
 		return

@@ -87,6 +87,64 @@ func TestCloseNamesWhatAClosedConnectionHasLeft(t *testing.T) {
 	})
 }
 
+// unreleased leaves the background to release a lock during an outage.
+func unreleased(t *testing.T, f *fakeDeployment, c *Client) {
+	lease, err := c.Mutex("orders").Lock(t.Context())
+	require.NoError(t, err)
+	f.set(func() {
+		f.before = func(context.Context, driver.Command) error { return driver.NotSent(errors.New("no route")) }
+	})
+	lease.giveBack()
+}
+
+// However soon the lock lapses: by then the pause may be longer than that takes.
+func TestCloseNamesWhatTheBackgroundHasGivenUp(t *testing.T) {
+	named := 0
+	for before := 6900 * time.Millisecond; before > 0; before -= 400 * time.Millisecond {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			c := f.client(t)
+			unreleased(t, f, c)
+			time.Sleep(f.TTL("orders") - before)
+			err := c.Close()
+			if left := f.TTL("orders"); left > 0 {
+				named++
+				assert.ErrorContains(t, err, "orders", "held for %v more", left)
+			}
+		})
+	}
+	assert.Positive(t, named)
+}
+
+// The outage ends when the next try in its turn would come too late.
+func TestReleaseIsTriedOnceMoreBeforeTheLockLapses(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		unreleased(t, f, c)
+		time.Sleep(f.TTL("orders") - time.Second)
+		f.heal()
+		time.Sleep(900 * time.Millisecond)
+		assert.False(t, f.Exists("orders"), "held for %v more", f.TTL("orders"))
+		assert.NoError(t, c.Close())
+	})
+}
+
+// Nobody is kept out by what a minority has not released.
+func TestCloseNamesNothingThatMostNodesHaveReleased(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		lease, err := c.Mutex("orders").Lock(t.Context())
+		require.NoError(t, err)
+		everywhere()
+		nodes[0].set(func() {
+			nodes[0].before = func(context.Context, driver.Command) error { return driver.NotSent(errors.New("no route")) }
+		})
+		assert.NoError(t, lease.Unlock(t.Context()))
+		time.Sleep(2 * minorityTime)
+		assert.NoError(t, c.Close())
+	})
+}
+
 // What is left of a detached lease, besides the lock, is a mark.
 func TestCloseNamesNoDetachedLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
