@@ -45,9 +45,16 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	returns := false
+	defer func() { // where the driver or an observer panics, and somebody recovers
+		if !returns {
+			reading.giveBack()
+		}
+	}()
 	// It was held until after the other one was, so that there was no gap. Should
 	// the server not answer now, the release goes on in the background.
 	_ = l.Unlock(ctx)
+	returns = true
 	return reading, nil
 }
 

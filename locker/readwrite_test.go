@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // sides returns both sides of a read-write lock on a client of their own.
@@ -202,6 +205,52 @@ func TestDowngradeLeavesNoGap(t *testing.T) {
 		require.NotNil(t, l)
 		assert.Greater(t, l.Token(), w.Token())
 	})
+}
+
+// Somebody may recover what a driver or an observer has panicked with. The lease for reading has
+// not been returned then, and nobody would ever give it up.
+func TestDowngradeThatDoesNotReturnHoldsNothing(t *testing.T) {
+	for name, fail := range map[string]func(f *fakeDeployment, o *Observer){
+		"an observer panics": func(_ *fakeDeployment, o *Observer) {
+			o.HoldEnd = func(_ context.Context, e HoldEnd) {
+				if e.Mode == Writing {
+					panic("in an observer")
+				}
+			}
+		},
+		"an observer ends the goroutine": func(_ *fakeDeployment, o *Observer) {
+			o.HoldEnd = func(_ context.Context, e HoldEnd) {
+				if e.Mode == Writing {
+					runtime.Goexit()
+				}
+			}
+		},
+		"the driver panics": func(f *fakeDeployment, _ *Observer) {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if cmd.Args[1] == holdFamily.release.sha {
+					f.set(func() { f.before = nil })
+					panic("in the driver")
+				}
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				var o Observer
+				fail(f, &o)
+				w, err := f.client(t, Observe(o)).Mutex("k", ForWriting()).Lock(t.Context())
+				require.NoError(t, err)
+				go func() {
+					defer func() { _ = recover() }()
+					_, _ = w.Downgrade(t.Context())
+					t.Error("it returned")
+				}()
+				time.Sleep(errandPause)
+				assert.False(t, f.Exists("k"))
+			})
+		})
+	}
 }
 
 func TestUpgrade(t *testing.T) {
