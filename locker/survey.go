@@ -9,8 +9,14 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// surveyTime bounds what the server is asked for warnings.
-const surveyTime = 5 * time.Second
+const (
+	// surveyTime bounds what the server is asked for warnings.
+	surveyTime = 5 * time.Second
+	// surveyPause lies between surveys in vain, growing to surveyLimit: a server that is busy
+	// will tell soon, and a proxy that knows no INFO and breaks the connection never.
+	surveyPause = time.Second
+	surveyLimit = time.Minute
+)
 
 // surveySections are those of INFO that warnings are made of. They are asked for one by one,
 // as servers before 7.0 want it; all of them would be some kilobytes.
@@ -18,7 +24,7 @@ var surveySections = []string{"memory", "persistence", "replication"}
 
 // survey looks at how the server of a node is set up, beside the requests that follow its
 // first reply, and warns of what endangers locks. Where the server cannot tell just now it is
-// done again, after the next reply. One that does not tell is no reason for a warning.
+// done again, after a pause and the next reply. One that does not tell is no reason for a warning.
 func (c *Client) survey(node int, l *link, conn driver.Conn) {
 	if c.enter() != nil {
 		return
@@ -31,7 +37,8 @@ func (c *Client) survey(node int, l *link, conn driver.Conn) {
 		for _, section := range surveySections {
 			v, err := conn.Do(ctx, driver.Command{Args: []string{"INFO", section}})
 			if err != nil {
-				if transient(err) {
+				if transient(err) && c.sleep(c.ctx, min(surveyPause<<min(l.inVain, 10), surveyLimit)) == nil {
+					l.inVain++
 					l.met.Store(false)
 				}
 				return

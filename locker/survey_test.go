@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -125,12 +126,47 @@ func TestWarningsOfAServerThatIsBusyAtFirst(t *testing.T) {
 		require.NoError(t, err)
 		defer client.Close()
 		for range 3 {
-			lease, err := client.Mutex("k").Lock(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, lease.Unlock(t.Context()))
-			synctest.Wait()
+			mustPair(t, client.Mutex("k"))
+			time.Sleep(surveyPause)
 		}
 		assert.Equal(t, []string{"eviction"}, kinds(s.warnings))
+	})
+}
+
+// A proxy that breaks the connection at INFO is not asked at every turn, nor does Close wait
+// for the next one.
+func TestServerThatNeverTellsIsSeldomSurveyed(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		var infos atomic.Int32
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if cmd.Name() == "INFO" {
+					infos.Add(1)
+					return errLostReply
+				}
+				return nil
+			}
+		})
+		c := f.client(t, Observe(Observer{}))
+		pairs := func(d time.Duration) {
+			for begun := time.Now(); time.Since(begun) < d; time.Sleep(10 * time.Millisecond) {
+				mustPair(t, c.Mutex("k"))
+			}
+		}
+		pairs(surveyPause)
+		assert.EqualValues(t, 1, infos.Load())
+		time.Sleep(10 * surveyLimit)
+		assert.EqualValues(t, 1, infos.Load(), "it may have gone")
+		for range 8 {
+			mustPair(t, c.Mutex("k"))
+			time.Sleep(surveyLimit)
+		}
+		soFar := infos.Load()
+		pairs(surveyPause)
+		assert.LessOrEqual(t, infos.Load()-soFar, int32(1), "with a pause that has grown")
+		begun := time.Now()
+		require.NoError(t, c.Close())
+		assert.Zero(t, time.Since(begun))
 	})
 }
 
