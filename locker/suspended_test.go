@@ -50,10 +50,24 @@ func TestAStallBetweenTheClocksIsNoSuspension(t *testing.T) {
 
 func TestSuspensionIsNotSeenInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		assert.True(t, bubbled(time.Now()))
 		before := suspended.recent(time.Now())
 		time.Sleep(time.Hour)
 		assert.Equal(t, before, suspended.now())
 	})
+}
+
+// The clock of a machine may be ahead until it has asked others for the time.
+func TestSuspensionIsSeenAfterTheWallClockWasPutRight(t *testing.T) {
+	right := time.Now()
+	begun, slept := right.Add(48*time.Hour), time.Duration(0)
+	clock := &suspendClock{start: begun, wall: wall, uptime: func() (time.Duration, bool) {
+		return time.Since(right) + slept, true
+	}}
+	assert.Zero(t, clock.now())
+	slept = time.Hour
+	assert.InDelta(t, time.Hour, clock.now(), float64(suspendedNoise))
+	assert.False(t, bubbled(time.Now()))
 }
 
 // A laptop is a bubble's machine that can be suspended: its monotonic clock stands still then, and its
