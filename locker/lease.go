@@ -165,25 +165,19 @@ func (l *Lease) extend(ctx context.Context, op string, ttl time.Duration) error 
 	var failures []error // the last one, and ErrUnknown from when it applies
 	unsure := false
 	for {
-		if err := l.Err(); err != nil {
-			return err
-		}
 		if ctx.Err() != nil {
+			if err := l.Err(); err != nil {
+				return err
+			}
 			return fail(append([]error{context.Cause(ctx)}, failures...)...)
 		}
-		t.mu.Lock()
-		t.mayArm(time.Now().Add(t.mutex.attempt()), ttl)
-		t.mu.Unlock()
-		sent := now()
-		err := t.request(ctx, t.renewCall(ttl), t.mutex.attempt())
+		over, err := l.lengthen(ctx, ttl)
 		switch {
+		case over != nil:
+			return over
 		case err == nil:
-			return l.extended(sent, ttl)
+			return nil
 		case errors.Is(err, ErrNotHeld):
-			t.mu.Lock()
-			t.lose(err)
-			t.mu.Unlock()
-			t.client.dog.remove(&t.job)
 			return fail(err)
 		}
 		unsure = unsure || driver.OutcomeOf(err) == driver.OutcomeUnknown
@@ -197,6 +191,49 @@ func (l *Lease) extend(ctx context.Context, op string, ttl time.Duration) error 
 			return fail(append([]error{err}, failures...)...)
 		}
 	}
+}
+
+// lengthen makes the request once. over is why the lease is over, if it is.
+func (l *Lease) lengthen(ctx context.Context, ttl time.Duration) (over, err error) {
+	t := l.tenure
+	if over := t.startExtension(l, ttl); over != nil {
+		return over, nil
+	}
+	defer t.endExtension() // also where the driver panics, and somebody recovers
+	sent := now()
+	err = t.request(ctx, t.renewCall(ttl), t.mutex.attempt())
+	switch {
+	case err == nil:
+		return l.extended(sent, ttl), nil
+	case errors.Is(err, ErrNotHeld):
+		t.mu.Lock()
+		over = l.cause // it may have been given up since
+		t.lose(err)
+		t.mu.Unlock()
+		t.client.dog.remove(&t.job)
+	}
+	return over, err
+}
+
+// startExtension notes a request that is about to lengthen l, or tells why l is over: who gives
+// the lock up or passes it on after that knows what it may arm, and what is armed for who
+// held it before is not asked of the next.
+func (t *tenure) startExtension(l *Lease, ttl time.Duration) (over error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.check(suspended.now()); l.cause != nil {
+		return l.cause
+	}
+	t.mayArm(time.Now().Add(t.mutex.attempt()), ttl)
+	t.extending++
+	return nil
+}
+
+func (t *tenure) endExtension() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.extending--
+	t.landed()
 }
 
 func (l *Lease) extended(sent moment, ttl time.Duration) error {

@@ -107,13 +107,21 @@ func (t *tenure) begin(now moment, patience time.Duration) (call, bool) {
 	return t.renewCall(ttl), true
 }
 
-// awaitable is closed when the renewal in flight ends; it is nil if there is none. It
-// needs t.mu.
+// awaitable is closed when nothing that lengthens the tenure is in flight any more; it is nil if
+// nothing is. It needs t.mu.
 func (t *tenure) awaitable() <-chan struct{} {
-	if t.renewing && t.renewed == nil {
+	if (t.renewing || t.extending > 0) && t.renewed == nil {
 		t.renewed = make(chan struct{})
 	}
 	return t.renewed
+}
+
+// landed closes what awaitable gave, if it is time. It needs t.mu.
+func (t *tenure) landed() {
+	if t.renewed != nil && !t.renewing && t.extending == 0 {
+		close(t.renewed)
+		t.renewed = nil
+	}
 }
 
 func (t *tenure) renewCall(ttl time.Duration) call {
@@ -132,10 +140,7 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	t.catchUp(now)
 	sent = sent.by(now)
 	t.renewing = false
-	if t.renewed != nil {
-		close(t.renewed)
-		t.renewed = nil
-	}
+	t.landed()
 	if err == nil {
 		err = heldReply(v)
 	}

@@ -41,11 +41,12 @@ type tenure struct {
 	renewAt time.Time // zero while a renewal is asked for
 	lastErr error     // of the last renewal, if it failed
 
-	renewing bool          // a renewal is in flight
-	renewed  chan struct{} // closed when it ends, if somebody waits for that
-	asked    time.Duration // the TTL that it asks for
-	begun    time.Time
-	turn     *turn // in which it is passed on; nil before anybody has stood in line for it
+	renewing  bool          // a renewal is in flight
+	extending uint32        // requests of Extend in flight
+	renewed   chan struct{} // closed when all these have ended, if somebody waits for that
+	asked     time.Duration // the TTL that the renewal asks for
+	begun     time.Time
+	turn      *turn // in which it is passed on; nil before anybody has stood in line for it
 
 	releasing bool          // a release is in progress
 	gone      chan struct{} // closed when it ends, if somebody waits for that

@@ -12,7 +12,7 @@ import (
 const (
 	// unlockTime bounds an Unlock whose server does not answer, with all that it waits for.
 	unlockTime = 5 * time.Second
-	// releaseTime bounds the release in it, after the renewal in flight.
+	// releaseTime bounds the release in it, after the renewals in flight.
 	releaseTime = 3 * time.Second
 )
 

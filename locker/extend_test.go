@@ -1,0 +1,144 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A slow context stands for a goroutine that has no processor when it is about to ask.
+type slow struct {
+	context.Context
+	once sync.Once
+	work func()
+}
+
+func (s *slow) Err() error {
+	s.once.Do(s.work)
+	return s.Context.Err()
+}
+
+// Nothing is asked for a lease that has been given up meanwhile, in whatever way: it would be for
+// who has the lock then, or after the time until which the release is tried.
+func TestExtendOfALeaseThatIsGivenUpMeanwhileLengthensNothing(t *testing.T) {
+	for name, giveUp := range map[string]func(t *testing.T, f *fakeDeployment, first *Lease){
+		"released": func(t *testing.T, _ *fakeDeployment, first *Lease) {
+			require.NoError(t, first.Unlock(t.Context()))
+		},
+		"passed on": func(t *testing.T, _ *fakeDeployment, first *Lease) {
+			got := background(t, first.mutex)
+			require.NoError(t, first.Unlock(t.Context()))
+			require.True(t, first.passed)
+			require.True(t, granted(got).Valid())
+		},
+		"released in the background": func(t *testing.T, f *fakeDeployment, first *Lease) {
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					if cmd.Args[1] == mutexFamily.release.sha {
+						return driver.NotSent(errors.New("no route"))
+					}
+					return nil
+				}
+			})
+			first.giveBack()
+		},
+		"detached": func(t *testing.T, _ *fakeDeployment, first *Lease) {
+			_, err := first.Detach(t.Context(), time.Minute)
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				first, err := f.client(t).Mutex("k").Lock(t.Context())
+				require.NoError(t, err)
+				ctx := &slow{Context: t.Context(), work: func() { giveUp(t, f, first) }}
+				assert.ErrorIs(t, first.Extend(ctx, time.Hour), ErrReleased)
+				assert.LessOrEqual(t, f.TTL("k"), time.Minute)
+			})
+		})
+	}
+}
+
+// Unlock waits for what may lengthen the lease, so that nothing of it is on its way afterwards. The
+// lock is not passed on: the next holder would have it for longer than it asked for.
+func TestUnlockWaitsForAnExtend(t *testing.T) {
+	for name, fails := range map[string]bool{"is answered": false, "is not executed": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				first, err := f.client(t).Mutex("k").Lock(t.Context())
+				require.NoError(t, err)
+				got := background(t, first.mutex)
+				synctest.Wait()
+				answer := make(chan struct{})
+				f.set(func() {
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if cmd.Args[1] != mutexFamily.renew.sha {
+							return nil
+						}
+						<-answer
+						if fails {
+							return errLostReply
+						}
+						return nil
+					}
+				})
+				f.reset()
+				extended, unlocked := make(chan error, 1), make(chan error, 1)
+				go func() { extended <- first.Extend(t.Context(), time.Hour) }()
+				synctest.Wait()
+				go func() { unlocked <- first.Unlock(t.Context()) }()
+				synctest.Wait()
+				assert.False(t, first.Valid())
+				assert.Empty(t, unlocked)
+				assert.Empty(t, f.commands())
+				assert.Empty(t, got)
+				close(answer)
+				assert.ErrorIs(t, <-extended, ErrReleased)
+				assert.NoError(t, <-unlocked)
+				require.NotNil(t, granted(got))
+				assert.LessOrEqual(t, f.TTL("k"), DefaultTTL)
+			})
+		})
+	}
+}
+
+// An Extend whose driver panics is not waited for.
+func TestUnlockAfterAnExtendThatPanics(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() { f.before = func(context.Context, driver.Command) error { panic("in the driver") } })
+		assert.Panics(t, func() { _ = lease.Extend(t.Context(), time.Minute) })
+		f.heal()
+		begun := time.Now()
+		assert.NoError(t, lease.Unlock(t.Context()))
+		assert.Zero(t, time.Since(begun))
+	})
+}
+
+// The lock is deleted, and the lease given up, while the request is on its way.
+func TestExtendThatFindsNothingAfterUnlockSaysReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if cmd.Args[1] == mutexFamily.renew.sha {
+					lease.giveBack() // it has no time to wait
+					synctest.Wait()
+				}
+				return nil
+			}
+		})
+		assert.ErrorIs(t, lease.Extend(t.Context(), time.Hour), ErrReleased)
+		assert.False(t, f.Exists("k"))
+	})
+}
