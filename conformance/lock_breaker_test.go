@@ -114,12 +114,12 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 	}
 	found := map[string]luaScript{}
 	for before, names := range map[string][]string{
-		base:                                    {"inspect"},
-		base + mutex:                            {"attach", "unattach"},
-		base + mutex + read("renewals"):         {"renew"},
-		base + mutex:                            {"renew", "attach", "unattach", "turn"},
-		base + queue + mutex:                    {"break"},
-		base + queue + mutex + read("handover"): {"release", "giveup"},
+		base + read("young"):                              {"inspect"},
+		base + mutex:                                      {"attach", "unattach"},
+		base + mutex + read("renewals"):                   {"renew"},
+		base + mutex:                                      {"renew", "attach", "unattach", "turn"},
+		base + queue + mutex + read("young"):              {"break"},
+		base + queue + mutex + read("handover"):           {"release", "giveup"},
 		base + queue + enqueue + mutex + read("handover"): {"acquire"},
 		base + queue + enqueue + holds:                    {"hold"},
 		base + queue + holds:                              {"hold_attach", "hold_unattach"},

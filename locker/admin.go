@@ -15,10 +15,12 @@ import (
 //
 // It returns [ErrAbsent] if nobody holds the lock, [ErrUnknown] if the server's answer
 // was not learned (asking again does no harm), and a [*ForeignError] without
-// touching anything if the key does not hold a lock of this library.
+// touching anything if the key does not hold a lock of this library. On a quorum it returns
+// ErrUnknown also where so many nodes have lost their data less than LongestTTL ago that
+// somebody may believe in a lease of which they know nothing any more.
 func (c *Client) ForceRelease(ctx context.Context, name string) ([]Holder, error) {
 	m := c.Mutex(name)
-	v, err := m.admin(ctx, forceRelease(name), breakScript.call([]string{m.keys.record, m.keys.queue, m.keys.entries}, nil), true)
+	v, err := m.admin(ctx, forceRelease(name), c.lookCall(breakScript, m.keys.record, m.keys.queue, m.keys.entries), true)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -96,30 +97,98 @@ func allVerdict(b ballot) (driver.Value, error, bool) {
 	return nil, b.failure(), true
 }
 
-// knownVerdict waits for all nodes and lets read make one answer of those of a
-// majority at least.
-func knownVerdict(read func(answers []driver.Value, q quota) driver.Value) verdict {
+// knownVerdict waits for all nodes and lets read make one answer of those of a majority at
+// least. held tells that the answer is of somebody who holds the lock. That nobody does is
+// said only if no majority may have forgotten it.
+func knownVerdict(read func(answers []answer, q quota) (v driver.Value, held bool)) verdict {
 	return func(b ballot) (driver.Value, error, bool) {
 		if !b.closed() {
 			return nil, nil, false
 		}
-		var answers []driver.Value
+		var answers []answer
+		young := 0
 		for _, v := range b {
-			if v.Err == nil {
-				answers = append(answers, v.Value)
+			if v.Err != nil {
+				continue
 			}
-		}
-		if len(answers) < majority(len(b)) {
-			return nil, b.failure(), true
+			a := readAnswer(v.Value)
+			if a.young != 0 {
+				young++
+			}
+			answers = append(answers, a)
 		}
 		most := majority(len(b))
-		return read(answers, quota{least: max(1, most-len(b)+len(answers)), most: most}), nil, true
+		if len(answers) < most {
+			return nil, b.failure(), true
+		}
+		old := len(answers) - young
+		v, held := read(answers, quota{least: old - (len(b) - most), most: most})
+		if !held && old < most {
+			return nil, b.forgotten(most - old), true
+		}
+		return v, nil, true
 	}
 }
 
-// A quota is how many of the nodes that were heard decide what is known: so many as are a
-// majority with all that were not heard, or a majority by themselves.
+// A quota is how many of the nodes decide what is known. Of those that have forgotten nothing
+// it takes so many as are a majority with all that may know a hold and do not say so, since
+// they were not heard or may have forgotten it. The number may be 0 or less. Or it takes a
+// majority of all.
 type quota struct{ least, most int }
+
+// An answer is what a node says of a lock.
+type answer struct {
+	driver.Value
+	young time.Duration // for how long the node may have forgotten a lease; 0 if it has not
+}
+
+// readAnswer reads the reply of a script that looks for a lock.
+func readAnswer(v driver.Value) answer {
+	if status, rest, _ := splitReply(v); status == -5 && len(rest) == 2 {
+		left, _ := rest[0].(int64)
+		return answer{rest[1], max(time.Duration(left)*time.Millisecond, 1)}
+	}
+	return answer{v, 0}
+}
+
+// forgotten is the failure where so many more of the nodes that have answered would have to be
+// ones that have forgotten nothing.
+func (b ballot) forgotten(missing int) error {
+	all := slices.Clone(b)
+	var young []time.Duration
+	for i, v := range all {
+		if v.Err != nil {
+			continue
+		}
+		if a := readAnswer(v.Value); a.young != 0 {
+			young = append(young, a.young)
+			all[i].Err = errNew{left: a.young}
+		}
+	}
+	slices.Sort(young)
+	return &QuorumError{Votes: all.tell(), reason: fmt.Errorf("%w: %w", ErrUnavailable, errForgotten{young[missing-1]})}
+}
+
+// errForgotten tells that most nodes do not know whether the lock is held.
+type errForgotten struct{ left time.Duration }
+
+func (e errForgotten) Error() string {
+	return fmt.Sprintf("so many nodes are new, or have lost their data, that a lease may be forgotten which its holder believes in for %v more", e.left)
+}
+
+// believe takes nodes for ones that have forgotten nothing if all of them say that they are
+// new. It is for those who say that this is so.
+func (b ballot) believe() {
+	all := slices.Clone(b)
+	for i, v := range b {
+		a := readAnswer(v.Value)
+		if !v.in || v.Err != nil || a.young == 0 {
+			return
+		}
+		all[i].Value = a.Value
+	}
+	copy(b, all)
+}
 
 // granted tells of nodes that were asked for the lock, where a vote without an error
 // is a yes, whether they have given it, or why not. ok is false while votes that are
@@ -253,6 +322,9 @@ func (b ballot) tell() []Vote {
 func answerText(v driver.Value) string {
 	if v == "OK" {
 		return "yes"
+	}
+	if list, ok := v.([]any); ok && len(list) == 5 && list[0] == "none" {
+		return "free" // says the script that looks for a lock
 	}
 	status, isInt := v.(int64)
 	if !isInt {

@@ -300,6 +300,41 @@ func TestInspectVerdict(t *testing.T) {
 		assert.Equal(t, test.holders, got, test.name)
 		assert.EqualValues(t, test.waiters, reply[4], test.name)
 	}
+	young := func(reply driver.Value) driver.Value { return []any{int64(-5), int64(7000), reply} }
+	anothers := []any{"list", "", int64(-1), "1000", int64(0)}
+	for _, test := range []struct {
+		name  string
+		votes ballot
+		want  string // "" if nothing is known
+	}{
+		{"who is new may have had it", votes(mutexAt('a', 1), young(nothingAt), nothingAt), "string"},
+		{"two that are new may", votes(mutexAt('a', 1), young(nothingAt), young(nothingAt)), "string"},
+		{"two that are new may be all", votes(nothingAt, young(nothingAt), young(nothingAt)), ""},
+		{"all have it that are new", votes(young(mutexAt('a', 1)), young(mutexAt('a', 1)), nil), "string"},
+		{"one that is new has a leftover", votes(young(mutexAt('b', 1)), nothingAt, nothingAt), "none"},
+		{"one that is new has a leftover, and may have had another's", votes(young(mutexAt('b', 1)), mutexAt('a', 2), nothingAt), "string"},
+		{"a majority is known", votes(nothingAt, nothingAt, young(nothingAt)), "none"},
+		{"one is not known, another silent", votes(nil, nothingAt, young(nothingAt)), ""},
+		{"five", votes(mutexAt('a', 1), nothingAt, nothingAt, young(nothingAt), young(nothingAt)), "string"},
+		{"five, and no majority", votes(mutexAt('a', 1), nothingAt, nothingAt, nothingAt, young(nothingAt)), "none"},
+		{"something foreign", votes(anothers, young(nothingAt), young(nothingAt)), ""},
+		{"something foreign, and not held", votes(anothers, anothers, young(nothingAt)), "list"},
+		{"holds", votes(holdsAt(0, map[byte]int64{'a': 9}), young(nothingAt), nothingAt), "hash"},
+	} {
+		v, err, ok := inspectVerdict(test.votes)
+		require.True(t, ok, test.name)
+		if test.want == "" {
+			assert.ErrorIs(t, err, ErrUnavailable, test.name)
+			assert.ErrorContains(t, err, "for 7s more", test.name)
+			continue
+		}
+		require.NoError(t, err, test.name)
+		assert.Equal(t, test.want, v.([]any)[0], test.name)
+		holders, _ := parseHolders(v.([]any)[1], v.([]any)[2].(int64), v.([]any)[3])
+		if test.want == "string" {
+			assert.Equal(t, fakeID('a'), recordID(v.([]any)[1].(string)), "%s: %v", test.name, holders)
+		}
+	}
 	_, err, ok := inspectVerdict(votes(nil, nil, nothingAt))
 	assert.True(t, ok)
 	assert.ErrorIs(t, err, ErrUnavailable)
@@ -322,6 +357,7 @@ func TestInspectVerdict(t *testing.T) {
 func TestBreakVerdict(t *testing.T) {
 	broken := append([]any{int64(1)}, mutexAt('a', 5000)[1:4]...)
 	foreign, none := []any{int64(-2), "list"}, []any{int64(0)}
+	young := func(reply any) any { return []any{int64(-5), int64(7000), reply} }
 	for _, test := range []struct {
 		answers [3]any
 		want    int64
@@ -332,6 +368,13 @@ func TestBreakVerdict(t *testing.T) {
 		{[3]any{foreign, broken, broken}, 1},
 		{[3]any{foreign, none, broken}, 0},
 		{[3]any{foreign, foreign, broken}, -2},
+		{[3]any{young(none), none, broken}, 1}, // it may have had it
+		{[3]any{young(none), none, none}, 0},
+		{[3]any{young(none), foreign, foreign}, -2},
+		{[3]any{young(none), young(none), none}, 99},
+		{[3]any{young(none), young(none), foreign}, 99},
+		{[3]any{young(none), young(none), broken}, 1},
+		{[3]any{young(broken), young(broken), none}, 1},
 	} {
 		var b ballot
 		for _, a := range test.answers {
@@ -339,6 +382,10 @@ func TestBreakVerdict(t *testing.T) {
 		}
 		v, err, ok := breakVerdict(b)
 		require.True(t, ok)
+		if test.want == 99 {
+			assert.ErrorIs(t, err, ErrUnavailable)
+			continue
+		}
 		require.NoError(t, err)
 		status, _, _ := splitReply(v)
 		assert.Equal(t, test.want, status, "%v", test.answers)

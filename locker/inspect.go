@@ -27,13 +27,30 @@ func (s Status) Held() bool { return len(s.Holders) > 0 }
 // how many wait for it. It returns a [*ForeignError] if the key holds what is not a
 // lock of this library; but a string that expires may be that of another one, and is
 // told as a Holder that is Foreign.
+//
+// On a quorum it returns ErrUnavailable also where a majority of the nodes are new, or have
+// lost their data less than LongestTTL ago, and none of the others knows who holds the lock:
+// who does may not know it yet. The error says for how long that is so.
 func (c *Client) Inspect(ctx context.Context, name string) (Status, error) {
 	m := c.Mutex(name)
-	v, err := m.admin(ctx, fmt.Sprintf("inspect %q", name), inspectScript.call([]string{m.keys.record, m.keys.queue}, nil), false)
+	v, err := m.admin(ctx, fmt.Sprintf("inspect %q", name), c.inspectCall(&m.keys), false)
 	if err != nil {
 		return Status{}, err
 	}
 	return parseStatus(name, v)
+}
+
+func (c *Client) inspectCall(k *keys) call {
+	return c.lookCall(inspectScript, k.record, k.queue)
+}
+
+// lookCall is one of a script that looks for a lock. The nodes of a quorum are told how to know
+// that they may have forgotten it.
+func (c *Client) lookCall(s *script, keys ...string) call {
+	if q := c.quorum; q != nil {
+		return s.call(append(keys, markerKey), []string{q.longest})
+	}
+	return s.call(keys, nil)
 }
 
 // parseStatus reads the reply of the inspect script.

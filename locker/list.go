@@ -35,24 +35,33 @@ const listBatch = 64
 //
 // An error ends the iteration: ErrUnavailable, ErrClosed, the end of ctx, or a
 // [*driver.ServerError] where SCAN is forbidden. On a quorum a minority of the nodes may
-// fail.
+// fail, or be new: where a majority of them has lost its data less than LongestTTL ago, the
+// iteration ends with ErrUnavailable when it has gone through all that they know.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		l := listing{client: c, pattern: globQuote(c.cfg.prefix+prefix) + "*", seen: map[string]bool{}, yield: yield}
 		links := c.deployment.links()
-		var reasons []error
+		var reasons, young []error
 		for _, link := range links {
-			if err := l.walk(ctx, link); err != nil {
-				reasons = append(reasons, err)
-			}
+			err := l.walk(ctx, link)
 			if l.stopped {
 				return
 			}
-			// Each majority has a node in common with those that hold a lock.
-			if len(links)-len(reasons) < majority(len(links)) {
-				yield(Found{}, failed("list", reasons...))
-				return
+			if _, isNew := errors.AsType[errNew](err); isNew {
+				young = append(young, err)
+			} else if err != nil {
+				reasons = append(reasons, err)
 			}
+			if len(links)-len(reasons) < majority(len(links)) {
+				break
+			}
+		}
+		if c.quorum != nil && c.quorum.cfg.Bootstrap && len(young) == len(links) {
+			young = nil
+		}
+		// Each majority has a node in common with those that hold a lock.
+		if reasons = append(reasons, young...); len(links)-len(reasons) < majority(len(links)) {
+			yield(Found{}, failed("list", reasons...))
 		}
 	}
 }
@@ -85,7 +94,23 @@ func (l *listing) walk(ctx context.Context, link *link) error {
 			}
 		}
 	}
+	if err == nil && !l.stopped && l.client.quorum != nil {
+		err = l.forgotten(ctx, link)
+	}
 	return err
+}
+
+// forgotten returns an errNew if the node of a quorum may have forgotten a lock.
+func (l *listing) forgotten(ctx context.Context, link *link) error {
+	// An ACL that lets locks be taken lets these keys be named. There is no lock at any of them.
+	c := l.client.lookCall(inspectScript, sidePrefix+"l", sidePrefix+"l")
+	return l.request(ctx, func(ctx context.Context) error {
+		v, err := link.run(ctx, c)
+		if a := readAnswer(v); err == nil && a.young != 0 {
+			return fmt.Errorf("%w: %w", ErrUnavailable, errNew{left: a.young})
+		}
+		return err
+	})
 }
 
 // request makes one request of the walk, bounded in time as other requests are.
@@ -202,7 +227,7 @@ func (l *listing) show(ctx context.Context, names []string) error {
 	calls := make([]call, len(names))
 	for i, name := range names {
 		keys := newKeys(l.client.cfg.prefix + name)
-		calls[i] = inspectScript.call([]string{keys.record, keys.queue}, nil)
+		calls[i] = l.client.inspectCall(&keys)
 	}
 	var results []driver.Result
 	err := l.request(ctx, func(ctx context.Context) error {
@@ -215,6 +240,9 @@ func (l *listing) show(ctx context.Context, names []string) error {
 	for i, r := range results {
 		if reply, ok := errors.AsType[*driver.ServerError](r.Err); ok && reply.Code == "NOPERM" {
 			continue
+		}
+		if _, forgotten := errors.AsType[errForgotten](r.Err); forgotten {
+			continue // The lock has been given up meanwhile; walk finds out that the nodes are new.
 		}
 		if r.Err != nil {
 			if ctx.Err() != nil {

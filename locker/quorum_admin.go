@@ -11,26 +11,27 @@ import (
 )
 
 // What an administrator asks of a quorum is asked of all nodes. The holds that a majority
-// knows are those of the lock; others are leftovers. A node that was not heard counts for
-// those that know a hold: that a lock is free is not said unless it is known.
+// knows are those of the lock; others are leftovers. A node that was not heard, or is so new
+// that it may have forgotten a lease, counts for those that know a hold: that a lock is free
+// is not said unless it is known.
 
 // inspectVerdict makes one reply of those to inspect.
-var inspectVerdict = knownVerdict(func(answers []driver.Value, q quota) driver.Value {
+var inspectVerdict = knownVerdict(func(answers []answer, q quota) (driver.Value, bool) {
 	var known []nodeHold
 	foreign := map[string][]nodeHold{}
 	waiters := int64(0)
-	for _, v := range answers {
-		list, ok := v.([]any)
+	for _, a := range answers {
+		list, ok := a.Value.([]any)
 		if !ok || len(list) != 5 {
 			continue
 		}
 		n, _ := list[4].(int64)
 		waiters = max(waiters, n)
-		holds := nodeHolds(list[1], list[2], list[3])
-		text, _ := list[1].(string)
+		holds := nodeHolds(a, list[1], list[2], list[3])
+		text, isText := list[1].(string)
 		switch kind, _ := list[0].(string); {
 		case kind == "none":
-		case kind == "string" && parseRecord(text, 0).Foreign, kind != "string" && text == "":
+		case isText && (kind != "string" || parseRecord(text, 0).Foreign):
 			foreign[kind] = append(foreign[kind], holds...)
 		default:
 			known = append(known, holds...)
@@ -38,41 +39,47 @@ var inspectVerdict = knownVerdict(func(answers []driver.Value, q quota) driver.V
 	}
 	switch record, left := common(known, q); record.(type) {
 	case string:
-		return []any{"string", record, left, "0", waiters}
+		return []any{"string", record, left, "0", waiters}, true
 	case []any:
-		return []any{"hash", record, left, "0", waiters}
+		return []any{"hash", record, left, "0", waiters}, true
 	}
 	kinds := slices.SortedFunc(maps.Keys(foreign), func(a, b string) int {
 		return cmp.Or(len(foreign[b])-len(foreign[a]), strings.Compare(a, b))
 	})
 	for _, kind := range kinds {
 		if value, left := common(foreign[kind], q); value != nil {
-			return []any{kind, value, left, "0", waiters}
+			return []any{kind, value, left, "0", waiters}, false
 		}
 	}
-	return []any{"none", nil, int64(-2), "0", waiters}
+	return []any{"none", nil, int64(-2), "0", waiters}, false
 })
 
 // breakVerdict makes one reply of those to break.
-var breakVerdict = knownVerdict(func(answers []driver.Value, q quota) driver.Value {
+var breakVerdict = knownVerdict(func(answers []answer, q quota) (driver.Value, bool) {
 	var known []nodeHold
-	var foreign []driver.Value
-	for _, v := range answers {
-		status, rest, ok := splitReply(v)
+	var foreign driver.Value
+	foreigners := 0 // that have forgotten nothing
+	for _, a := range answers {
+		status, rest, ok := splitReply(a.Value)
 		switch {
 		case ok && status == -2:
-			foreign = append(foreign, v)
+			if foreign == nil {
+				foreign = a.Value
+			}
+			if a.young == 0 {
+				foreigners++
+			}
 		case ok && status == 1 && len(rest) == 3:
-			known = append(known, nodeHolds(rest[0], rest[1], rest[2])...)
+			known = append(known, nodeHolds(a, rest[0], rest[1], rest[2])...)
 		}
 	}
 	if record, left := common(known, q); record != nil {
-		return []any{int64(1), record, left, "0"}
+		return []any{int64(1), record, left, "0"}, true
 	}
-	if len(foreign) >= q.least {
-		return foreign[0]
+	if foreign != nil && foreigners >= q.least {
+		return foreign, false
 	}
-	return []any{int64(0)}
+	return []any{int64(0)}, false
 })
 
 // A nodeHold is a hold as one node knows it.
@@ -81,10 +88,11 @@ type nodeHold struct {
 	text string
 	left int64 // ms
 	own  bool  // in a record of its own, as a mutex
+	old  bool  // the node has forgotten nothing
 }
 
 // nodeHolds reads a record as the inspect and break scripts give it.
-func nodeHolds(record, left, now any) []nodeHold {
+func nodeHolds(by answer, record, left, now any) []nodeHold {
 	switch record := record.(type) {
 	case string:
 		ms, _ := left.(int64)
@@ -92,7 +100,7 @@ func nodeHolds(record, left, now any) []nodeHold {
 		if rest, ok := strings.CutPrefix(record, recordPrefix); ok && len(rest) >= idLength {
 			id = rest[:idLength]
 		}
-		return []nodeHold{{id: id, text: record, left: ms, own: true}}
+		return []nodeHold{{id: id, text: record, left: ms, own: true, old: by.young == 0}}
 	case []any:
 		text, _ := now.(string)
 		at, _ := strconv.ParseInt(text, 10, 64)
@@ -108,7 +116,7 @@ func nodeHolds(record, left, now any) []nodeHold {
 			if left := until - at; left > 0 {
 				// As on a node whose clock stands at 0.
 				text = fields[0] + "|" + strconv.FormatInt(left, 10) + "|" + fields[2]
-				holds = append(holds, nodeHold{id: id, text: text, left: left})
+				holds = append(holds, nodeHold{id: id, text: text, left: left, old: by.young == 0})
 			}
 		}
 		return holds
@@ -127,12 +135,14 @@ func common(known []nodeHold, q quota) (record driver.Value, left int64) {
 		}
 		byID[h.id] = append(byID[h.id], h)
 	}
-	// Of several mutexes, which may be where nodes were not heard, that of most nodes.
-	slices.SortStableFunc(order, func(a, b string) int { return len(byID[b]) - len(byID[a]) })
+	// Of several mutexes, which may be where nodes do not say what they have, that of most nodes.
+	slices.SortStableFunc(order, func(a, b string) int {
+		return cmp.Or(len(byID[b])-len(byID[a]), old(byID[b])-old(byID[a]))
+	})
 	var fields []any
 	for _, id := range order {
 		holds := byID[id]
-		if len(holds) < q.least {
+		if old(holds) < q.least {
 			continue
 		}
 		slices.SortFunc(holds, func(a, b nodeHold) int { return int(b.left - a.left) })
@@ -147,4 +157,15 @@ func common(known []nodeHold, q quota) (record driver.Value, left int64) {
 		return nil, -2
 	}
 	return fields, left
+}
+
+// old is how many of the nodes that know a hold have forgotten nothing.
+func old(holds []nodeHold) int {
+	n := 0
+	for _, h := range holds {
+		if h.old {
+			n++
+		}
+	}
+	return n
 }

@@ -9,13 +9,14 @@ import (
 // A node that has lost its data begins its quarantine when it is asked for a lock. Where
 // locks are held for long nobody does, and the quarantine would still be ahead when the
 // next node restarts, whenever that is. So a node that turns out to lack a lease is asked
-// for its marker.
+// for its marker, and so is one that an administrator finds without.
 
-// miss has that done, if the answers to renewals say so. It is repeated no sooner than a small
-// part of the quarantine later: a lease that the node never had is lacking at each renewal.
+// miss has that done, if the answers say so. It is repeated no sooner than a small part of the
+// quarantine later: a lease that the node never had is lacking at each renewal.
 func (n *node) miss(calls []call, results []driver.Result) {
 	for i, c := range calls {
-		if c.renews() && results[i].Value == int64(0) {
+		unmarked := c.looksForLocks() && readAnswer(results[i].Value).young == n.quorum.cfg.LongestTTL
+		if unmarked || c.renews() && results[i].Value == int64(0) {
 			n.mark(max(n.quorum.cfg.LongestTTL/16, n.quorum.cfg.NodeTimeout))
 			return
 		}
@@ -26,6 +27,9 @@ func (n *node) miss(calls []call, results []driver.Result) {
 func (c call) renews() bool {
 	return c.script == mutexFamily.renew || c.script == holdFamily.renew
 }
+
+// looksForLocks tells that the node is asked by an administrator what it knows.
+func (c call) looksForLocks() bool { return c.script == inspectScript || c.script == breakScript }
 
 // mark is askMarker, but for a while after the last time it does nothing.
 func (n *node) mark(pause time.Duration) {

@@ -89,6 +89,8 @@ var (
 	//go:embed lua/mark.lua
 	luaMark string
 
+	//go:embed lua/young.lua
+	luaYoung string
 	//go:embed lua/inspect.lua
 	luaInspect string
 	//go:embed lua/break.lua
@@ -123,8 +125,8 @@ var (
 		fence:    newScript(luaBase, luaQueue, luaHolds, luaHoldFence),
 	}
 	turnScript    = newScript(luaBase, luaMutex, luaTurn)
-	inspectScript = newScript(luaBase, luaInspect).decidedBy(inspectVerdict)
-	breakScript   = newScript(luaBase, luaQueue, luaMutex, luaBreak).decidedBy(breakVerdict)
+	inspectScript = newScript(luaBase, luaYoung, luaInspect).decidedBy(inspectVerdict)
+	breakScript   = newScript(luaBase, luaQueue, luaMutex, luaYoung, luaBreak).decidedBy(breakVerdict)
 	scanScript    = newScript(luaScan)
 	takeScript    = newScript(luaTake)
 	bootScript    = newScript(luaBase, luaBootstrap)

@@ -1,5 +1,7 @@
 -- KEYS record, queue
--- reply {what, record as GET or HGETALL gives it, or "", pttl, server's ms, waiters}
+-- on a node of a quorum also KEYS marker and ARGV 1 the longest lease (ms)
+-- reply {what, record as GET or HGETALL gives it, or "", pttl, server's ms, waiters} · {-5, ms,
+--      that} the node may have forgotten a lease
 local kind = redis.call('TYPE', KEYS[1]).ok
 local value = ''
 if kind == 'string' then
@@ -7,4 +9,4 @@ if kind == 'string' then
 elseif kind ~= 'none' and kind_at(KEYS[1]) ~= kind then
   value = redis.call('HGETALL', KEYS[1])
 end
-return {kind, value, redis.call('PTTL', KEYS[1]), digits(now_us() / 1000), redis.call('ZCARD', KEYS[2])}
+return unless_young({kind, value, redis.call('PTTL', KEYS[1]), digits(now_us() / 1000), redis.call('ZCARD', KEYS[2])}, KEYS[3], ARGV[1])
