@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -80,4 +81,91 @@ func TestQuorumAttachSaysTakenThoughANodeHasNothing(t *testing.T) {
 			assert.ErrorIs(t, err, ErrTaken, "node %d has nothing", without)
 		})
 	}
+}
+
+// The counters of nodes that have lost their data may be behind, also where such a node has the
+// detached lease: SET does not ask.
+func TestQuorumAttachDrawsNoTokenInQuarantine(t *testing.T) {
+	for name, test := range map[string]struct {
+		take, attach []Option
+		draws        bool
+	}{
+		"mutex":                     {nil, []Option{Fenced()}, true},
+		"fenced before":             {[]Option{Fenced()}, nil, true},
+		"writer":                    {[]Option{ForWriting(), Fenced()}, []Option{ForWriting(), Fenced()}, true},
+		"reentrant":                 {[]Option{Reentrant()}, []Option{Reentrant(), Fenced()}, true},
+		"mutex without tokens":      {nil, nil, false},
+		"reader":                    {[]Option{ForReading(), Fenced()}, []Option{ForReading(), Fenced()}, false},
+		"reentrant, without tokens": {[]Option{Reentrant()}, []Option{Reentrant()}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{LongestTTL: 5 * time.Minute})
+				meet(t, c)
+				lease := must(t, c.Mutex("k", test.take...))
+				everywhere()
+				id, err := lease.Detach(t.Context(), 5*time.Minute)
+				require.NoError(t, err)
+				synctest.Wait()
+				for _, f := range nodes[1:] {
+					f.Set(markerKey, millis(time.Duration(time.Now().UnixNano())))
+				}
+				_, err = c.Mutex("k", test.attach...).Attach(t.Context(), id)
+				if !test.draws {
+					require.NoError(t, err)
+					return
+				}
+				assert.ErrorIs(t, err, ErrUnavailable)
+				assert.ErrorContains(t, err, "takes no part for")
+				synctest.Wait()
+				nodes.established()
+				taken, err := c.Mutex("k", test.attach...).Attach(t.Context(), id)
+				require.NoError(t, err, "it was there all the time")
+				assert.Greater(t, taken.Token(), lease.Token())
+			})
+		})
+	}
+}
+
+// The same where it is a SET that has given the lock to the node.
+func TestQuorumAttachWhereANodeWasGivenTheLockInQuarantine(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		x, y := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+		meet(t, x)
+		rounds(t, x, 2)
+		name := "0"
+		for i := 1; x.quorum.order(name)[2] != 2; i++ {
+			name = strconv.Itoa(i)
+		}
+		// Nodes 0 and 1 have granted it to a client whose clock is fast, by less than the slack.
+		m, offer := x.Mutex(name, Fenced()), x.quorum.offer()
+		offer[0] = strconv.FormatInt(time.Now().Add(4900*time.Millisecond).UnixMicro(), 10)
+		r := &request{name: name, keys: &m.keys, mode: m.mode, id: newID(), tail: m.tail, ttl: m.ttl, px: m.px, fenced: true}
+		var before Token
+		for _, n := range x.quorum.nodes[:2] {
+			v, err := n.run(t.Context(), acquireCall(r, place{}, "1", offer))
+			require.NoError(t, err)
+			before, _, err = r.acquired(v)
+			require.NoError(t, err)
+			_, err = n.run(t.Context(), x.store.releaseCall(m, r.id, "", 0))
+			require.NoError(t, err)
+		}
+		nodes[1].FlushAll()
+		lease := must(t, x.Mutex(name))
+		everywhere()
+		require.True(t, nodes[1].Exists(name), "it has no vote, and the lock all the same")
+		id, err := lease.Detach(t.Context(), 20*time.Second)
+		require.NoError(t, err)
+		synctest.Wait()
+		nodes[0].down()
+		_, err = y.Mutex(name, Fenced()).Attach(t.Context(), id)
+		assert.ErrorIs(t, err, ErrUnavailable)
+		synctest.Wait()
+		nodes[0].heal()
+		taken, err := y.Mutex(name, Fenced()).Attach(t.Context(), id)
+		require.NoError(t, err)
+		assert.Greater(t, taken.Token(), before)
+	})
 }

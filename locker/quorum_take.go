@@ -169,8 +169,7 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 // attach takes the lease up at a majority of the nodes. What it says of failures holds as
 // for acquire.
 func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, taken *taken) (token Token, owner string, err error) {
-	offer := q.offer()
-	tokens, ballot, _, err := q.grant(ctx, question{calls: []call{attachCall(r, old, unsure, offer[:2])}}, func(_ int, answers []driver.Result) (Token, error) {
+	tokens, ballot, _, err := q.grant(ctx, question{calls: []call{attachCall(r, old, unsure, q.offer())}}, func(_ int, answers []driver.Result) (Token, error) {
 		token, o, err := r.attached(answers[0].Value)
 		if err == nil {
 			owner = o

@@ -174,6 +174,7 @@ func (s *store) attach(ctx context.Context, r *request, old, unsure string) (tok
 	return r.attached(v)
 }
 
+// attachCall is the same for a node of a quorum, which is told offer besides.
 func attachCall(r *request, old, unsure string, offer []string) call {
 	remember := millis(voidLife(r.ttl))
 	args := []string{old, r.id, r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure, remember}
@@ -183,6 +184,9 @@ func attachCall(r *request, old, unsure string, offer []string) call {
 	keys := []string{r.keys.record, r.keys.fence, r.keys.over(r.id), r.keys.over(old)}
 	if unsure != "" {
 		keys = append(keys, r.keys.over(unsure))
+	}
+	if offer != nil {
+		keys = append(keys, markerKey)
 	}
 	return r.mode.family().attach.call(keys, append(args, offer...))
 }
@@ -207,6 +211,8 @@ func (r *request) attached(v driver.Value) (token Token, owner string, err error
 		return 0, "", ErrTaken
 	case status == -2 && len(rest) >= 1:
 		return 0, "", foreignError(r.name, rest)
+	case status == -5 && len(rest) == 2:
+		return 0, "", readNew(rest)
 	}
 	return 0, "", oddReply("attach", v)
 }

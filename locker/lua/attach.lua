@@ -6,9 +6,11 @@
 --      6 retention ms of the fence, 7 an id of this client that an earlier taking up
 --      with unknown outcome may have left, or ""; 8 for how many ms to remember the old
 --      id: a request that takes the lock under it may still be on its way; on a node of a
---      quorum 9 the token that is offered, 10 how far (µs) it may lie from the clock
+--      quorum 9 the token that is offered, 10 how far (µs) it may lie from the clock, 11 the
+--      longest lease (ms), 12 life of the marker (ms), and the last of KEYS is the marker
 -- reply {1, token} taken up · {0} there is no lock · {-1} it is somebody else's, or
---      this taking up was given up · {-2, what, pttl} another kind of value
+--      this taking up was given up · {-2, what, pttl} another kind of value · {-5, ms,
+--      marker} the node, which would draw a token, does not take part yet
 local value = read(KEYS[1])
 if failed(value) then
   return value
@@ -34,6 +36,11 @@ if not held_by(value, old) or redis.call('EXISTS', KEYS[3]) == 1 then
 end
 local _, token, lease = parse(value)
 if token ~= '0' or ARGV[5] == '1' then
+  -- It may have the lock all the same: a SET does not ask. But not the last token.
+  local new = ARGV[9] and quarantine(KEYS[#KEYS], tonumber(ARGV[11]), tonumber(ARGV[12]))
+  if new then
+    return new
+  end
   local short
   token, short = next_token(KEYS[2], ARGV[6], ARGV[9], tonumber(ARGV[10] or 0))
   if not token then

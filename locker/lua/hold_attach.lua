@@ -7,10 +7,12 @@
 --      with unknown outcome may have left, or ""; 9 for how many ms to remember the
 --      old id: a request that takes the lock under it may still be on its way; on
 --      a node of a quorum 10 the token that is offered, 11 how far (µs) it may lie from
---      the clock
+--      the clock, 12 the longest lease (ms), 13 life of the marker (ms), and the last of
+--      KEYS is the marker
 -- reply {1, token, owner} taken up · {0} nobody holds the lock · {-1} it is somebody
 --      else's, or this taking up was given up · {-1, mode} the hold is of another mode ·
---      {-2, what, pttl} another kind of value
+--      {-2, what, pttl} another kind of value · {-5, ms, marker} the node, which would draw
+--      a token, does not take part yet
 local refused = refusal(KEYS[1], ARGV[3])
 if refused then
   return refused
@@ -32,6 +34,10 @@ elseif h.mode ~= ARGV[3] or redis.call('EXISTS', KEYS[3]) == 1 then
   return {-1, h.mode ~= ARGV[3] and h.mode or nil}
 end
 local fenced = h.token ~= '0' or ARGV[6] == '1'
+local new = fenced and ARGV[10] and h.mode ~= 'r' and quarantine(KEYS[#KEYS], tonumber(ARGV[12]), tonumber(ARGV[13]))
+if new then
+  return new
+end
 local token, short = token_for(KEYS[2], h.mode, h.owner, fenced and ARGV[7] or '0', nil, ARGV[10], tonumber(ARGV[11] or 0))
 if not token then
   return short
