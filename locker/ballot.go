@@ -67,18 +67,23 @@ func says(answer int64) func(vote) bool {
 	return func(v vote) bool { return !v.clear && v.Err == nil && v.Value == answer }
 }
 
-// heldVerdict is about renew and release: a majority of the nodes that were given the
-// lease still knew it, or that is no longer possible. Else nothing is known.
+// heldVerdict is about renew and release: a majority of the nodes still knew the lease, or
+// that is no longer possible. Else nothing is known.
+//
+// Of the nodes that have a vote fewer need say so where others have none: these are free, and
+// with those that have released it the lock is anybody's. That they have none tells nothing of
+// what has become of the lease.
 func heldVerdict(b ballot) (driver.Value, error, bool) {
-	voters := len(b) - b.count(func(v vote) bool { return v.clear })
-	need := majority(voters)
-	absent, taken := b.count(says(0)), b.count(says(-1))
+	clear := b.count(func(v vote) bool { return v.clear })
+	voters := len(b) - clear
+	yes, absent, taken := b.count(says(1)), b.count(says(0)), b.count(says(-1))
+	lost := absent+taken >= majority(len(b)) || b.closed() && voters-absent-taken < majority(voters)
 	switch {
-	case b.count(says(1)) >= need:
+	case yes >= majority(len(b))-clear:
 		return int64(1), nil, true
-	case voters-absent-taken < need && taken > 0:
+	case lost && taken > 0:
 		return int64(-1), nil, true
-	case voters-absent-taken < need:
+	case lost:
 		return int64(0), nil, true
 	case b.closed():
 		return nil, b.failure(), true

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -267,4 +268,54 @@ func TestQuorumSmallScriptThatDoesNotDo(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A node hangs while a lease is in force that only a majority was asked for. The others that
+// have it and those that have not are a majority again: who gives it up waits for no more.
+func TestQuorumUnlockOfAShortLeaseDoesNotWaitForAMinority(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for name, trouble := range map[string]func(f *fakeDeployment){"hung": (*fakeDeployment).hang, "down": (*fakeDeployment).down} {
+			t.Run(fmt.Sprint(n, " ", name), func(t *testing.T) {
+				quorumBubble(t, n, func(t *testing.T, nodes fakeQuorum) {
+					nodes.established()
+					c, other := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+					meet(t, c)
+					meet(t, other)
+					lease := must(t, c.Mutex("k"))
+					order := c.quorum.order("k")
+					for _, place := range order[:n/2] {
+						trouble(nodes[place])
+					}
+					begun := time.Now()
+					require.NoError(t, lease.Unlock(t.Context()))
+					assert.Zero(t, time.Since(begun))
+					next, err := other.Mutex("k").TryLock(t.Context())
+					require.NoError(t, err, "it is free")
+					require.NoError(t, next.Unlock(t.Context()))
+				})
+			})
+		}
+	}
+}
+
+// A lease has run out before the rest of the nodes was asked for it, as the machine stood still.
+// One node is late to forget it, and another one is among those that gave the lock to others.
+func TestQuorumUnlockOfALapsedLeaseAsksTheRest(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c, other := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		meet(t, other)
+		order := c.quorum.order("k")
+		lease := must(t, c.Mutex("k", TTL(time.Second), NoRenewal()))
+		lease.tenure.rest.drop()
+		nodes[order[0]].SetTTL("k", time.Minute)
+		nodes[order[1]].slow(time.Millisecond) // the first says yes before
+		time.Sleep(2 * time.Second)
+		next := must(t, other.Mutex("k"))
+		everywhere()
+		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrTaken)
+		assert.True(t, next.Valid())
+		require.NoError(t, next.Unlock(t.Context()))
+	})
 }

@@ -173,9 +173,8 @@ func await(ctx context.Context, done <-chan struct{}, within time.Duration) bool
 // in the background.
 func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, known bool) {
 	t.mu.Lock()
-	unsure, lapse := t.unsure, t.lapse
+	unsure, lapse, c := t.unsure, t.lapse, t.releaseCall()
 	t.mu.Unlock()
-	c := t.releaseCall()
 	defer func() { // also where the driver panics, and somebody recovers
 		if !known {
 			t.errand(c, lapse, true)
@@ -244,10 +243,15 @@ func (t *tenure) inForce() bool {
 	return t.term.left(suspended.now()) > 0
 }
 
+// releaseCall needs t.mu.
 func (t *tenure) releaseCall() call {
 	clear, remember := t.rest.drop(), t.remember
 	if t.rest != nil && clear == 0 {
 		remember = max(remember, echoLife) // a script has gone to the rest
+	}
+	if clear != 0 && t.term.leftAt(now()) <= 0 {
+		// It may have run out, and been granted to others by those nodes. They know.
+		clear = 0
 	}
 	c := t.client.store.releaseCall(t.mutex, t.id, t.reservation, remember)
 	c.clear = clear
