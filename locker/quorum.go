@@ -117,9 +117,10 @@ func newQuorum(connectors []driver.Connector, cfg QuorumConfig) (*quorum, error)
 	}
 	q := &quorum{
 		cfg: cfg, id: newID(), ids: map[string]int{},
-		longest: millis(cfg.LongestTTL), life: millis(max(markerLife, 4*cfg.LongestTTL)),
-		slack: strconv.FormatInt(min(proposalSlack, cfg.LongestTTL/4).Microseconds(), 10),
+		longest: millis(cfg.LongestTTL),
+		slack:   strconv.FormatInt(min(proposalSlack, cfg.LongestTTL/4).Microseconds(), 10),
 	}
+	q.life = millis(q.markerLife())
 	for i, c := range connectors {
 		if c == nil {
 			return nil, invalid(fmt.Sprintf("a nil Connector for node %d; use a driver's Wrap function or Open", i))
@@ -129,6 +130,8 @@ func newQuorum(connectors []driver.Connector, cfg QuorumConfig) (*quorum, error)
 	q.ctx, q.stop = context.WithCancel(context.Background())
 	return q, nil
 }
+
+func (q *quorum) markerLife() time.Duration { return max(markerLife, 4*q.cfg.LongestTTL) }
 
 // checkTTL returns why no lease may be so long.
 func (q *quorum) checkTTL(ttl time.Duration) error {

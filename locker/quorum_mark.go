@@ -14,12 +14,30 @@ import (
 // miss has that done, if the answers say so. It is repeated no sooner than a small part of the
 // quarantine later: a lease that the node never had is lacking at each renewal.
 func (n *node) miss(calls []call, results []driver.Result) {
+	renewed := false
 	for i, c := range calls {
 		unmarked := c.looksForLocks() && readAnswer(results[i].Value).young == n.quorum.cfg.LongestTTL
 		if unmarked || c.renews() && results[i].Value == int64(0) {
 			n.mark(max(n.quorum.cfg.LongestTTL/16, n.quorum.cfg.NodeTimeout))
 			return
 		}
+		renewed = renewed || c.renews() && results[i].Value == int64(1)
+	}
+	if renewed {
+		n.tend()
+	}
+}
+
+// tend has the node's marker live on where all that is asked of it is to renew leases: those of
+// all nodes would run out together, and no lock be had for a quarantine.
+func (n *node) tend() {
+	last := n.tended.Load()
+	if last != nil && time.Since(*last) < n.quorum.markerLife()/8 {
+		return
+	}
+	now := time.Now()
+	if n.tended.CompareAndSwap(last, &now) && last != nil { // at first a lock has been taken, which looks at the marker
+		n.askMarker()
 	}
 }
 

@@ -92,3 +92,21 @@ func TestQuorumAsksForAMarkerNowAndThen(t *testing.T) {
 		assert.NoError(t, c.Nodes()[0].Err)
 	})
 }
+
+// All that is asked of the nodes, for longer than they are remembered, is to renew one lease.
+func TestQuorumMarkersOutliveALongLease(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		cfg := QuorumConfig{LongestTTL: 6 * time.Hour}
+		c := nodes.client(t, cfg, TTL(6*time.Hour))
+		meet(t, c)
+		lease := must(t, c.Mutex("leader"))
+		everywhere()
+		asked := nodes[0].marks()
+		time.Sleep(markerLife + 24*time.Hour)
+		assert.InDelta(t, 8, asked.Load(), 1)
+		require.True(t, lease.Valid())
+		_, err := nodes.client(t, cfg).Mutex("other").TryLock(t.Context())
+		assert.NoError(t, err)
+	})
+}

@@ -29,6 +29,7 @@ type node struct {
 
 	objection atomic.Pointer[objection]
 	marked    atomic.Pointer[time.Time] // when it was last asked for its marker for one of its answers
+	tended    atomic.Pointer[time.Time] // when it was last asked for its marker lest that run out
 	preparing atomic.Bool               // a connection is being made that no request waits for
 
 	line pipeline[inquiry]
