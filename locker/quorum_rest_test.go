@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -318,4 +319,35 @@ func TestQuorumUnlockOfALapsedLeaseAsksTheRest(t *testing.T) {
 		assert.True(t, next.Valid())
 		require.NoError(t, next.Unlock(t.Context()))
 	})
+}
+
+// A node of the first majority is asked too little, since its counter is ahead. The lease stands
+// there all the same soon.
+func TestQuorumANodeThatWasAskedTooLittleIsAskedAgain(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		quorumBubble(t, n, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			c := nodes.client(t, QuorumConfig{})
+			meet(t, c)
+			rounds(t, c, 2, Fenced())
+			m, first := c.Mutex("k", Fenced()), c.quorum.order("k")[0]
+			ahead := func() {
+				nodes[first].Set(m.keys.fence, strconv.FormatInt(time.Now().Add(10*time.Millisecond).UnixMicro(), 10))
+				nodes[first].SetTTL(m.keys.fence, time.Hour)
+			}
+			ahead()
+			lease := must(t, m)
+			everywhere()
+			assert.Equal(t, n, nodes.holding("k"))
+			require.NoError(t, lease.Unlock(t.Context()))
+			synctest.Wait()
+			assert.Zero(t, nodes.holding("k"))
+
+			ahead()
+			lease = must(t, m)
+			require.NoError(t, lease.Unlock(t.Context()))
+			everywhere()
+			assert.Zero(t, nodes.holding("k"), "it is not asked when the lease is over")
+		})
+	}
 }

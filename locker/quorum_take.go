@@ -46,8 +46,8 @@ type try struct {
 // to ask again under the same id, or to end the attempt by [quorum.giveUp] and to make
 // the next one under another.
 //
-// A first try asks a majority of the nodes. The others, which rest is then, are for the
-// caller to have asked. scripted tells whether more was asked than what leads up: then the
+// A first try asks a majority of the nodes. The others, which rest is then with those that
+// were asked too little, are for the caller to have asked. scripted tells whether more was asked than what leads up: then the
 // server has to know for a while that the id is over.
 func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, taken *taken) (token Token, left *rest, scripted bool, err error) {
 	offer := q.offer()
@@ -83,6 +83,11 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 	}
 	if err != nil {
 		return 0, nil, scripted, err
+	}
+	for i, v := range ballot {
+		if isNotTold(v) { // it holds nothing, as those that were not asked
+			unasked.add(i)
+		}
 	}
 	if unasked != 0 {
 		left = &rest{quorum: q, call: c, nodes: unasked}
