@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeProgram makes a program of that name in a directory of its own.
+// fakeProgram makes a program of that name in a directory of its own. It tells a version.
 func fakeProgram(t *testing.T, name string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), name)
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho 'no such directive: tls-port'; exit 1\n"), 0o700))
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n[ \"$1\" != --version ] || exec echo 'Redis server v=7.0.15 sha=0'\necho 'no such directive: tls-port'; exit 1\n"), 0o700))
 	return path
 }
 

@@ -30,6 +30,7 @@ type ClusterNodes struct {
 // the others go on serving their slots.
 func Cluster(tb testing.TB, masters int, opts ...Option) *ClusterNodes {
 	tb.Helper()
+	skipCluster(tb)
 	c := &ClusterNodes{Nodes: startAll(tb, masters, kindCluster, newSettings(opts)), tb: tb}
 	if err := c.join(); err != nil {
 		tb.Fatal(err)
@@ -42,6 +43,7 @@ func Cluster(tb testing.TB, masters int, opts ...Option) *ClusterNodes {
 // by default 15 seconds.
 func ReplicatedCluster(tb testing.TB, masters int, opts ...Option) *ClusterNodes {
 	tb.Helper()
+	skipCluster(tb)
 	all := startAll(tb, 2*masters, kindCluster, newSettings(opts))
 	c := &ClusterNodes{Nodes: all[:masters], Replicas: all[masters:], tb: tb}
 	if err := c.join(); err != nil {
@@ -62,6 +64,12 @@ func ReplicatedCluster(tb testing.TB, masters int, opts ...Option) *ClusterNodes
 		tb.Fatal(err)
 	}
 	return c
+}
+
+// skipCluster skips the test where nodes do not know cluster-port.
+func skipCluster(tb testing.TB) {
+	tb.Helper()
+	SkipBefore(tb, 7, 0, "a Cluster")
 }
 
 func (s *Server) clusterDirectives() []directive {

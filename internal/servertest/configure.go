@@ -18,7 +18,7 @@ func (s *Server) arguments(more []directive) []string {
 		return []string{s.configFile(), "--sentinel"}
 	}
 	var args []string
-	for _, d := range append(s.directives(), more...) {
+	for _, d := range s.version.understood(append(s.directives(), more...)) {
 		args = append(args, "--"+d[0])
 		args = append(args, d[1:]...)
 	}
@@ -31,7 +31,7 @@ func (s *Server) configure() error {
 		return nil
 	}
 	var b strings.Builder
-	for _, d := range s.directives() {
+	for _, d := range s.version.understood(s.directives()) {
 		b.WriteString(d[0])
 		for _, value := range d[1:] {
 			b.WriteString(" " + strconv.Quote(value))

@@ -21,9 +21,9 @@
 // # Which server
 //
 // The program is the one that REDIS_SERVER names, else redis-server, else
-// valkey-server from PATH; version 6.2 or later, and for a Cluster 7.0 or later.
-// Where there is none, the test is skipped, or fails if the environment has
-// REQUIRE_REDIS=1.
+// valkey-server from PATH; version 6.0 or later. Where there is none, the test is
+// skipped, or fails if the environment has REQUIRE_REDIS=1. A Cluster needs 7.0, and
+// what needs it is skipped before; so is what calls [SkipBefore].
 //
 // # Goroutines
 //

@@ -30,6 +30,7 @@ type Server struct {
 	settings *settings
 	kind     kind
 	binary   string
+	version  version
 	dir      string
 	port     int
 	busPort  int // of a Cluster's node
@@ -88,6 +89,10 @@ func startAll(tb testing.TB, n int, k kind, set *settings) []*Server {
 func newServer(tb testing.TB, k kind, set *settings) *Server {
 	tb.Helper()
 	binary := requireBinary(tb)
+	v, err := programVersion(binary)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	// Not tb.TempDir: a socket's path must be shorter than many a test's name.
 	dir, err := os.MkdirTemp("", "servertest")
 	if err != nil {
@@ -99,6 +104,7 @@ func newServer(tb testing.TB, k kind, set *settings) *Server {
 		settings: set,
 		kind:     k,
 		binary:   binary,
+		version:  v,
 		dir:      dir,
 	}
 	s.control.socket = s.Socket
@@ -187,7 +193,7 @@ func (s *Server) awaitReady(p *process) error {
 		return nil
 	}
 	tail := s.logTail()
-	if bytes.Contains(tail, []byte("in use")) {
+	if bytes.Contains(tail, []byte("Address already in use")) {
 		return fmt.Errorf("%w: %s", errPortTaken, s.Addr)
 	}
 	return fmt.Errorf("servertest: %s on %s does not answer: %w\n%s", s.binary, s.Addr, err, tail)

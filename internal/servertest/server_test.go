@@ -291,7 +291,7 @@ func TestRestartWaitsForItsPort(t *testing.T) {
 	}()
 	// The first attempt failed when the log says so.
 	require.NoError(t, Await(t.Context(), func() error {
-		if !strings.Contains(string(s.logTail()), "in use") {
+		if !strings.Contains(string(s.logTail()), "already in use") {
 			return fmt.Errorf("no attempt yet")
 		}
 		return nil
@@ -330,6 +330,13 @@ func TestWrongConfigurationFailsWithTheLog(t *testing.T) {
 	fake := runFake(t, func(tb testing.TB) { Single(tb, Config("nonsense", "yes")) })
 	assert.True(t, fake.failed)
 	assert.Contains(t, fake.said, "nonsense")
+}
+
+// The server says "Error in user declaration", which is not that its port is in use.
+func TestAUserThatTheServerRefusesFailsAtOnce(t *testing.T) {
+	fake := runFake(t, func(tb testing.TB) { Single(tb, Config("user", "ann", "no-such-rule")) })
+	assert.True(t, fake.failed)
+	assert.Contains(t, fake.said, "no-such-rule")
 }
 
 func TestPauseOfADeadServerFailsTheTest(t *testing.T) {
