@@ -215,19 +215,9 @@ func transient(err error) bool {
 		}
 	}
 	if reply, ok := errors.AsType[*driver.ServerError](err); ok {
-		return transientCodes[reply.Code] || transientCodes[codeInScript(reply.Message)] ||
-			strings.Contains(reply.Message, "max number of clients reached")
+		return transientCodes[reply.Code] || strings.Contains(reply.Message, "max number of clients reached")
 	}
 	return true
-}
-
-// codeInScript returns the code of an error reply that a script was given, where it stands
-// in the middle of the script's own, as before Redis 7.
-func codeInScript(message string) string {
-	_, rest, _ := strings.Cut(message, "@user_script: ")
-	_, rest, _ = strings.Cut(rest, ": -")
-	code, _, _ := strings.Cut(rest, " ")
-	return code
 }
 
 // requestError puts a driver's error of a request about a lock into the terms of this

@@ -1,7 +1,9 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
+	"regexp"
 	"strings"
 )
 
@@ -75,7 +77,8 @@ func (e *notSentError) Unwrap() error { return e.err }
 
 // A ServerError is an error reply: the server received the command and said no.
 type ServerError struct {
-	// Code is the first word of the reply: "ERR", "NOSCRIPT", "READONLY", …
+	// Code is the first word of the reply: "ERR", "NOSCRIPT", "READONLY", … Where a script has
+	// met an error, that error's; see [NewServerError].
 	Code string
 	// Message is the whole reply, with the code. See [NewServerError] for the exception.
 	Message string
@@ -89,11 +92,22 @@ type ServerError struct {
 // the id of a lease and its metadata. That is left out. Nothing else is, though a password
 // be a word of the reply: what the reply says would be lost, and the password told by what
 // is missing.
+//
+// Before Redis 7.0, the error that a command of a script has met stands in the middle of
+// the script's own, as in "@user_script: 7: -OOM command not allowed", behind "ERR Error
+// running script …" where the script did not catch it. Code is OOM all the same; a
+// refusal that has no code of its own there is an ERR.
 func NewServerError(reply string) *ServerError {
 	code, _, _ := strings.Cut(reply, " ")
+	if inner := inScript.FindStringSubmatch(reply); inner != nil {
+		code = cmp.Or(inner[1], "ERR")
+	}
 	reply, _, _ = strings.Cut(reply, ", with args beginning with")
 	return &ServerError{Code: code, Message: reply}
 }
+
+// inScript finds the code of what a script has met, behind the last place in the script.
+var inScript = regexp.MustCompile(`^(?:ERR Error running script .*)?@user_script: ?\d+: (?:-?([A-Z][A-Z0-9]+) )?`)
 
 // Error returns the whole reply.
 func (e *ServerError) Error() string { return e.Message }

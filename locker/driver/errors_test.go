@@ -64,6 +64,39 @@ func TestNewServerError(t *testing.T) {
 	}
 }
 
+// As Redis 6.0.16 says it, of a script that has met an error and has caught it, or not.
+func TestNewServerErrorTellsTheCodeOfWhatAScriptHasMet(t *testing.T) {
+	const uncaught = "ERR Error running script (call to f_ff967d0ae0e68b4f9e360fa91c54598bc25ad9b6): @user_script:164: "
+	for inner, code := range map[string]string{
+		"@user_script: 164: -OOM command not allowed when used memory > 'maxmemory'.":              "OOM",
+		"@user_script: 164: -READONLY You can't write against a read only replica.":                "READONLY",
+		"@user_script: 164: -NOREPLICAS Not enough good replicas to write.":                        "NOREPLICAS",
+		"@user_script: 7: -MISCONF Redis is configured to save RDB snapshots":                      "MISCONF",
+		"@user_script: 7: -CLUSTERDOWN The cluster is down":                                        "CLUSTERDOWN",
+		"@user_script: 7: The user executing the script can't run this command or subcommand":      "ERR",
+		"@user_script: 7: Unknown Redis command called from Lua script":                            "ERR",
+		"user_script:1: @user_script: 7: -OOM command not allowed when used memory > 'maxmemory'.": "",
+		"WRONGTYPE Operation against a key holding the wrong kind of value":                        "WRONGTYPE",
+		"GL1FOREIGN fencing token": "GL1FOREIGN",
+	} {
+		err := driver.NewServerError(uncaught + inner)
+		assert.Equal(t, cmp.Or(code, "OOM"), err.Code, inner)
+		assert.Equal(t, uncaught+inner, err.Message)
+		if strings.HasPrefix(inner, "@") {
+			assert.Equal(t, code, driver.NewServerError(inner).Code, inner)
+		}
+	}
+	for reply, code := range map[string]string{
+		"OOM command not allowed when used memory > 'maxmemory'. script: 4ecb, on @user_script:1.":                             "OOM",
+		"ERR Error compiling script (new function): user_script:2: ')' expected near 'end'":                                    "ERR",
+		"ERR Error running script (call to f_3c06): @enable_strict_lua:15: user_script:1: Script attempted to access a global": "ERR",
+		"ERR unknown command `X`, with args beginning with: `@user_script: 1: -OOM x`, ":                                       "ERR",
+		"WRONGPASS @user_script: 1: -OOM x": "WRONGPASS",
+	} {
+		assert.Equal(t, code, driver.NewServerError(reply).Code)
+	}
+}
+
 // A server that does not know a command quotes the first 128 bytes of what it was sent with.
 // Any other reply stays what it is.
 func TestNewServerErrorLeavesOutWhatIsQuoted(t *testing.T) {
