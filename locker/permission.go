@@ -22,6 +22,8 @@ type PermissionError struct {
 	// Grant are the rules for ACL SETUSER that are missing, such as "+zadd", as far
 	// as the server has told; else all that locks need. "~<names>" stands for a
 	// pattern of your choice that the names of the locks match, with their prefix.
+	// Servers before 6.2 know no rule for channels, "&…", and refuse all with it: leave
+	// it out there.
 	Grant string
 	// Reply is what the server said.
 	Reply *driver.ServerError
@@ -30,7 +32,11 @@ type PermissionError struct {
 }
 
 func (e *PermissionError) Error() string {
-	return fmt.Sprintf("locker: the server's ACL forbids what locks need; give the user %s (%v)", e.Grant, e.Reply)
+	older := ""
+	if strings.Contains(e.Grant, "&") {
+		older = ", before Redis 6.2 without the rule that begins with &"
+	}
+	return fmt.Sprintf("locker: the server's ACL forbids what locks need; give the user %s%s (%v)", e.Grant, older, e.Reply)
 }
 
 // Is reports whether target is ErrPermission.

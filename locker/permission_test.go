@@ -133,3 +133,18 @@ func neededCommands() (commands []string) {
 	}
 	return commands
 }
+
+// A script's refusal does not tell which permission is missing, nor what version the server
+// is of. Redis 6.0 refuses a rule for channels, and all that stand beside it.
+func TestPermissionErrorTellsThatRedis60HasNoRulesForChannels(t *testing.T) {
+	for reply, told := range map[string]bool{
+		"@user_script: 7: The user executing the script can't run this command or subcommand": true,
+		"NOPERM this user has no permissions to run the 'evalsha' command or its subcommand":  false,
+		"NOPERM this user has no permissions to access one of the keys used as arguments":     false,
+		"NOPERM this user has no permissions to access one of the channels used as arguments": true,
+	} {
+		err := forbidden(driver.NewServerError(reply))
+		require.ErrorIs(t, err, ErrPermission)
+		assert.Equal(t, told, strings.Contains(err.Error(), "before Redis 6.2 without the rule that begins with &"), err)
+	}
+}
