@@ -80,13 +80,19 @@ var replyCases = []testCase{
 	}},
 	{name: "Do/Reply/Typed", needs: needs{realServer: true}, run: func(k *kit) {
 		// What these become in RESP2 is what the contract makes of them in RESP3.
-		k.reply(k.open(), script(`redis.setresp(3) return {
-			true, {double=-0.25}, {big_number='123456789012345678901234567890'},
+		conn := k.open()
+		k.reply(conn, script(`redis.setresp(3) return {
+			true, {double=-0.25},
 			{map={key='value'}}, {set={member=true}}, {'nested', {double=3}}}`, nil),
 			[]any{
-				int64(1), "-0.25", "123456789012345678901234567890",
+				int64(1), "-0.25",
 				[]any{"key", "value"}, []any{"member"}, []any{"nested", "3"},
 			})
+		const big = "redis.setresp(3) return {{big_number='123456789012345678901234567890'}}"
+		want := []any{"123456789012345678901234567890"}
+		if reflect.DeepEqual(k.direct("EVAL", big, "0"), want) { // before Redis 7.0 scripts have none
+			k.reply(conn, script(big, nil), want)
+		}
 	}},
 }
 
