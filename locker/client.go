@@ -122,6 +122,12 @@ func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.taking, c.keeping = newLeashes(c.ctx), newLeashes(context.Background())
 	if c.observers != nil {
+		if q != nil {
+			q.diskless.warn = func(node int) { c.observers.warning(disklessWarning(node)) }
+			if cfg.lock.fenced {
+				q.diskless.fence()
+			}
+		}
 		for node, l := range d.links() {
 			l.greeted = func(conn driver.Conn) { c.survey(node, l, conn) }
 		}

@@ -88,6 +88,8 @@ type quorum struct {
 
 	met atomic.Bool // the nodes have been asked who they are
 
+	diskless diskless
+
 	mu      sync.Mutex
 	closed  bool
 	ids     map[string]int        // run id, or label → node

@@ -95,6 +95,7 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 	if !r.fenced || r.mode == modeRead {
 		return 0, left, scripted, nil
 	}
+	q.diskless.fence()
 	token, ok := tokens.agreed(majority(len(q.nodes)))
 	if ok {
 		return token, left, scripted, nil

@@ -46,9 +46,15 @@ func (c *Client) survey(node int, l *link, conn driver.Conn) {
 			text, _ := v.(string)
 			parseInfo(text, info)
 		}
-		for _, w := range warnings(info, l.cluster.Load(), c.quorum != nil, c.cfg.lock.fenced) {
+		if c.quorum != nil && volatile(info) && !snapshots(info) {
+			info["save"] = saves(ctx, conn)
+		}
+		for _, w := range warnings(info, l.cluster.Load(), c.quorum != nil) {
 			w.Node = node
 			c.observers.warning(w)
+		}
+		if c.quorum != nil && volatile(info) && !snapshots(info) {
+			c.quorum.diskless.meet(node)
 		}
 	}()
 }
@@ -62,8 +68,34 @@ func parseInfo(text string, fields map[string]string) {
 	}
 }
 
+// saves is when the server makes snapshots, as it is set up; empty if never, or if that is
+// not told.
+func saves(ctx context.Context, conn driver.Conn) string {
+	v, err := conn.Do(ctx, driver.Command{Args: []string{"CONFIG", "GET", "save"}})
+	reply, ok := v.([]any)
+	if err != nil || !ok || len(reply) != 2 {
+		return ""
+	}
+	when, _ := reply[1].(string)
+	return when
+}
+
+// volatile tells of a server without an append-only file.
+func volatile(info map[string]string) bool { return info["aof_enabled"] == "0" }
+
+// snapshots tells of a server that has made one since its start, or will. Before Redis 7.0
+// it does not count them, but tells how long the last one took.
+func snapshots(info map[string]string) bool {
+	if made, ok := info["rdb_saves"]; ok && made != "0" {
+		return true
+	} else if took, old := info["rdb_last_bgsave_time_sec"]; !ok && old && took != "-1" {
+		return true
+	}
+	return info["save"] != ""
+}
+
 // warnings are about what INFO tells of a server: of any one where it is a Cluster's.
-func warnings(info map[string]string, cluster, quorum, fenced bool) []Warning {
+func warnings(info map[string]string, cluster, quorum bool) []Warning {
 	var found []Warning
 	warn := func(kind, format string, args ...any) {
 		found = append(found, Warning{Kind: kind, Text: fmt.Sprintf(format, args...)})
@@ -78,13 +110,12 @@ func warnings(info map[string]string, cluster, quorum, fenced bool) []Warning {
 	if role := info["role"]; !cluster && (role == "slave" || role == "replica") {
 		warn("replica", "the address leads to a replica: it refuses locks, or keeps them where nobody else sees them if it is writable; use the primary's address, or Sentinels")
 	}
-	if quorum && info["aof_enabled"] == "0" {
-		switch saves := info["rdb_saves"]; {
-		case saves != "" && saves != "0":
-			warn("persistence", "the node keeps snapshots without an append-only file: a restart brings it back to an older state, in which leases are missing that are held, and no quarantine notices; use appendonly yes, or no persistence at all")
-		case fenced:
-			warn("persistence", "the node keeps no append-only file: if most nodes lose their data at once, fencing tokens go on from the clocks, and are larger than earlier ones only if these are right; use appendonly yes where that may not be")
-		}
+	if quorum && volatile(info) && snapshots(info) {
+		warn("persistence", "the node keeps snapshots without an append-only file: a restart brings it back to an older state, in which leases are missing that are held, and no quarantine notices; use appendonly yes, or no persistence at all")
 	}
 	return found
+}
+
+func disklessWarning(node int) Warning {
+	return Warning{Kind: "persistence", Node: node, Text: "the node keeps no append-only file: if most nodes lose their data at once, fencing tokens go on from the clocks, and are larger than earlier ones only if these are right; use appendonly yes where that may not be"}
 }

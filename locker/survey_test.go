@@ -38,6 +38,8 @@ type informedConn struct {
 func (c *informedConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
 	if cmd.Name() == "INFO" {
 		return c.in.info, c.in.err
+	} else if cmd.Name() == "CONFIG" {
+		return nil, driver.NewServerError("NOPERM this user has no permissions to run the 'config|get' command")
 	}
 	return c.fakeConn.Do(ctx, cmd)
 }
@@ -219,6 +221,104 @@ func TestWarningsOfAQuorumNameTheNode(t *testing.T) {
 		assert.Contains(t, texts[1], "fencing tokens")
 		assert.Contains(t, texts[2], "snapshots")
 	})
+}
+
+// Tokens may be of one mutex alone, and of one that is made when the nodes have long been
+// looked at.
+func TestWarningsOfAQuorumThatForgetsAtTheFirstFencedLock(t *testing.T) {
+	volatile := strings.Replace(soundInfo, "aof_enabled:1", "aof_enabled:0", 1)
+	for name, met := range map[string]bool{"the first lock is fenced": false, "a later one is": true} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				s := &seen{}
+				client, err := NewQuorum([]driver.Connector{
+					&informed{nodes[0], soundInfo, nil}, &informed{nodes[1], volatile, nil}, &informed{nodes[2], volatile, nil},
+				}, s.observer())
+				require.NoError(t, err)
+				defer client.Close()
+				if met {
+					mustPair(t, client.Mutex("k"))
+					synctest.Wait()
+					assert.Empty(t, s.warnings, "there are no tokens")
+				}
+				for range 2 { // and told once
+					mustPair(t, client.Mutex("k", Fenced()))
+					synctest.Wait()
+					assert.Equal(t, []string{"persistence", "persistence"}, kinds(s.warnings))
+				}
+				for _, w := range s.warnings {
+					assert.Contains(t, w.Text, "fencing tokens")
+					assert.Positive(t, w.Node)
+				}
+			})
+		})
+	}
+}
+
+// A node's first snapshot may be an hour away when it is looked at.
+func TestWarningsOfSnapshotsThatAreToBeMade(t *testing.T) {
+	for name, c := range map[string]struct {
+		info string
+		save driver.Value
+		want int
+	}{
+		"none is made, or to be":            {"aof_enabled:0\r\nrdb_saves:0\r\n", []any{"save", ""}, 0},
+		"one is to be made":                 {"aof_enabled:0\r\nrdb_saves:0\r\n", []any{"save", "3600 1"}, 3},
+		"one was made by hand":              {"aof_enabled:0\r\nrdb_saves:1\r\n", []any{"save", ""}, 3},
+		"one was made, CONFIG is forbidden": {"aof_enabled:0\r\nrdb_saves:1\r\n", nil, 3},
+		"CONFIG is forbidden":               {"aof_enabled:0\r\nrdb_saves:0\r\n", nil, 0},
+		"6.0, one was made":                 {"aof_enabled:0\r\nrdb_last_bgsave_time_sec:0\r\n", nil, 3},
+		"6.0, none was made":                {"aof_enabled:0\r\nrdb_last_bgsave_time_sec:-1\r\n", nil, 0},
+		"6.0, one is to be made":            {"aof_enabled:0\r\nrdb_last_bgsave_time_sec:-1\r\n", []any{"save", "900 1"}, 3},
+		"there is an append-only file, too": {"aof_enabled:1\r\nrdb_saves:1\r\n", []any{"save", "3600 1"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				var connectors []driver.Connector
+				for _, node := range nodes {
+					connectors = append(connectors, &saving{informed{node, c.info, nil}, c.save})
+				}
+				s := &seen{}
+				client, err := NewQuorum(connectors, s.observer())
+				require.NoError(t, err)
+				defer client.Close()
+				mustPair(t, client.Mutex("k"))
+				synctest.Wait()
+				require.Len(t, s.warnings, c.want)
+				for _, w := range s.warnings {
+					assert.Contains(t, w.Text, "snapshots")
+				}
+			})
+		})
+	}
+}
+
+// A saving deployment tells when it makes snapshots, unless that is nil.
+type saving struct {
+	informed
+	save driver.Value
+}
+
+func (i *saving) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := i.informed.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &savingConn{conn.(*informedConn), i.save}, nil
+}
+
+type savingConn struct {
+	*informedConn
+	save driver.Value
+}
+
+func (c *savingConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	if cmd.Name() == "CONFIG" && c.save != nil {
+		return c.save, nil
+	}
+	return c.informedConn.Do(ctx, cmd)
 }
 
 // Nobody listens: then nothing is asked, and a client costs the server what it did.

@@ -97,7 +97,7 @@ func TestAQuorumWarnsOfPersistence(t *testing.T) {
 	servers := servertest.Servers(t, 3)
 	do(t, servers[1], "BGSAVE")
 	eventuallyWithin(t, 3*patience, "a snapshot is on the disk", func() bool {
-		return strings.Contains(do(t, servers[1], "INFO", "persistence").(string), "rdb_saves:1")
+		return !strings.Contains(do(t, servers[1], "INFO", "persistence").(string), "rdb_last_bgsave_time_sec:-1")
 	})
 	q := newFleet(t, slices.Repeat([]driverUnderTest{drivers[0]}, 3), servers)
 	var h heard
@@ -108,4 +108,13 @@ func TestAQuorumWarnsOfPersistence(t *testing.T) {
 	var fenced heard
 	mustTryLock(t, q.client(t, fenced.option(), locker.Fenced()).Mutex("fenced"))
 	fenced.eventually(t, "persistence", "persistence", "persistence")
+
+	// Its first snapshot is an hour away.
+	do(t, servers[2], "CONFIG", "SET", "save", "3600 1")
+	var to heard
+	c := q.client(t, to.option())
+	mustTryLock(t, c.Mutex("plain"))
+	to.eventually(t, "persistence", "persistence")
+	mustTryLock(t, c.Mutex("token", locker.Fenced()))
+	to.eventually(t, "persistence", "persistence", "persistence")
 }
