@@ -72,8 +72,19 @@ func (k *kit) record(args []string, err error) {
 	k.calls[commandKey(args)] += n
 }
 
-// checkText holds every error to the clause that it shows no password.
-func (k *kit) checkText(err error) { k.hides(err, k.credentials().password) }
+// checkText holds every error to the clause that it shows no password, whichever the driver
+// was given in this case.
+func (k *kit) checkText(err error) {
+	if err == nil {
+		return
+	}
+	k.mu.Lock()
+	given := slices.Clone(k.given)
+	k.mu.Unlock()
+	for _, password := range given {
+		k.hides(err, password)
+	}
+}
 
 // must calls Do and ends the case if it fails.
 func (k *kit) must(conn driver.Conn, c driver.Command) driver.Value {

@@ -49,9 +49,19 @@ var connectorCases = []testCase{
 	{name: "Config/Username", run: func(k *kit) {
 		// The password is that of the user alone.
 		as := k.user("on", "~*", "&*", "+@all")
-		k.reply(k.open(as), plain("ECHO", k.prefix), k.prefix)
+		conn := k.open(as)
+		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
 		if cfg := k.config(as); k.wire.Count(wire.Match{Arg: cfg.Username}) == 0 {
 			k.Errorf("the driver did not send the Username of its Config")
+		}
+		for _, fault := range []func(){k.refuseHandshakes, func() { k.wire.Refuse(true) }} {
+			fault()
+			k.wire.KillAll()
+			for range 3 { // no error shows that password either
+				ctx, cancel := k.within(k.time.short)
+				_, _ = k.do(ctx, conn, cmd("GET", k.key("n")))
+				cancel()
+			}
 		}
 	}},
 	{name: "Config/DB", run: func(k *kit) {

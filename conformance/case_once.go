@@ -139,9 +139,7 @@ func (k *kit) refusedHandshake(what string, call func(context.Context, driver.Co
 		k.Skipf("the server asks for no password")
 	}
 	conn := k.warm()
-	for _, name := range []string{"HELLO", "AUTH"} {
-		k.wire.On(wire.Match{Name: name, Times: -1}, wire.Answer("-WRONGPASS invalid username-password pair or user is disabled.\r\n"))
-	}
+	k.refuseHandshakes()
 	k.wire.KillAll()
 	for range 3 { // the first may be for a connection that is gone
 		ctx, cancel := k.within(k.time.bound)
@@ -156,6 +154,13 @@ func (k *kit) refusedHandshake(what string, call func(context.Context, driver.Co
 					what, r.Err, driver.OutcomeReplied)
 			}
 		}
+	}
+}
+
+// refuseHandshakes makes the server let nobody in from now on.
+func (k *kit) refuseHandshakes() {
+	for _, name := range []string{"HELLO", "AUTH"} {
+		k.wire.On(wire.Match{Name: name, Times: -1}, wire.Answer("-WRONGPASS invalid username-password pair or user is disabled.\r\n"))
 	}
 }
 

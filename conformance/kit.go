@@ -43,6 +43,7 @@ type kit struct {
 	cleanups []func()
 	keys     []string
 	calls    map[string]int // by command: how often it was given to the driver and not marked NotSent
+	given    []string       // the passwords in Configs of the driver
 }
 
 // timing holds the waits of a case. In a bubble they cost nothing and are exact.
@@ -213,6 +214,11 @@ func (k *kit) config(edit ...func(*driver.Config)) driver.Config {
 	}
 	for _, e := range edit {
 		e(&cfg)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := string(cfg.Password); !slices.Contains(k.given, p) {
+		k.given = append(k.given, p)
 	}
 	return cfg
 }

@@ -35,8 +35,8 @@ var mutants = []mutant{
 	{"timeout-halved", `Config/Timeout`},
 
 	// Passwords.
-	{"auth-error-shows-password", `Silent/WrongPassword Silent/Faults`},
-	{"dial-error-shows-password", `Silent/Faults Do/Refused/NotReplied Do/Bounded/Refused Do/Recover/Refused`},
+	{"auth-error-shows-password", `Silent/WrongPassword Silent/Faults Config/Username`},
+	{"dial-error-shows-password", `Silent/Faults Config/Username Do/Refused/NotReplied Do/Bounded/Refused Do/Recover/Refused`},
 	{"open-error-shows-password", `Silent/OpenConnector`},
 
 	// Replies.
