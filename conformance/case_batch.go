@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/golocker/golocker/conformance/wire"
@@ -104,6 +105,22 @@ var batchCases = []testCase{
 		}
 		k.recovers(conn)
 	}},
+	{name: "Batch/LostReply/Large", needs: needs{batcher: true}, run: func(k *kit) {
+		// The connection breaks while the batch is written, or just after: its first command
+		// has been executed by then, and that the write failed proves nothing.
+		conn := k.warm()
+		k.wire.On(wire.Match{Name: "INCR"}, wire.CutReply)
+		cmds := k.increments(1)
+		for i := range 16 {
+			cmds = append(cmds, cmd("SET", k.key(fmt.Sprint("s", i)), strings.Repeat("x", 64<<10)))
+		}
+		results := k.doBatch(k.ctx, conn, cmds)
+		k.outcome("the command whose reply is lost", results[0].Err, driver.OutcomeUnknown)
+		if got := k.direct("GET", k.key("n0")); got != "1" {
+			k.Errorf("the command whose reply is lost was executed %s times; want once", show(got))
+		}
+		k.recovers(conn)
+	}},
 	{name: "Batch/LostRequest", needs: needs{batcher: true}, run: func(k *kit) {
 		conn := k.warm()
 		k.wire.On(wire.Match{Name: "INCR", Arg: k.key("n0")}, wire.CutRequest)
@@ -113,6 +130,55 @@ var batchCases = []testCase{
 				continue
 			}
 			k.behind(i, r)
+		}
+	}},
+	{name: "Batch/LostRequest/Large", needs: needs{batcher: true}, run: func(k *kit) {
+		// The connection breaks in the middle of a batch: the rest cannot be written, and of
+		// what was written nobody knows.
+		conn := k.warm()
+		k.wire.On(wire.Match{Name: "SET", Arg: k.key("s1")}, wire.CutRequest)
+		cmds := k.increments(1)
+		for i := range 10 {
+			cmds = append(cmds, cmd("SET", k.key(fmt.Sprint("s", i)), strings.Repeat("x", 64<<10)))
+		}
+		results := k.doBatch(k.ctx, conn, cmds)
+		if r := results[0]; r.Err == nil {
+			k.result(0, r, int64(1))
+		} else {
+			k.outcome("a command that was written before the connection broke", r.Err, driver.OutcomeUnknown)
+		}
+		k.outcome("the command whose request is lost", results[2].Err, driver.OutcomeUnknown)
+		k.recovers(conn)
+	}},
+	{name: "Batch/Transient", needs: needs{batcher: true}, run: func(k *kit) {
+		// What the server refuses for now it has answered, also within a batch, of which
+		// nothing is written again.
+		conn := k.warm()
+		for _, text := range transient {
+			code, _, _ := strings.Cut(text, " ")
+			for refused := range 2 {
+				cmds := []driver.Command{cmd("INCR", k.key(fmt.Sprint(code, refused, 0))), cmd("INCR", k.key(fmt.Sprint(code, refused, 1)))}
+				rule := k.wire.On(wire.Match{Name: "INCR", Arg: cmds[refused].Args[1]}, wire.Answer("-"+text+"\r\n"))
+				results := k.doBatch(k.ctx, conn, cmds)
+				rule.Remove()
+				k.isReply("INCR in a batch", results[refused].Err, code, text)
+				k.result(1-refused, results[1-refused], int64(1))
+			}
+		}
+	}},
+	{name: "Batch/Close", needs: needs{batcher: true}, run: func(k *kit) {
+		conn := k.warm()
+		rule := k.wire.On(wire.Match{Name: "INCR", Arg: k.key("n0")}, wire.HoldReply)
+		var results []driver.Result
+		c := k.background(func() (driver.Value, error) { results = k.doBatch(k.ctx, conn, k.increments(5)); return nil, nil })
+		k.await(rule.Happened(), k.time.bound, "the batch has not reached the server")
+		k.prompty("Close while a batch is in flight", func() { _ = k.shut(conn) })
+		k.wait(c, k.time.slack, "the batch in flight at Close")
+		for i, r := range results {
+			k.is("a batch in flight at Close", r.Err, driver.ErrClosed)
+			if i == 0 {
+				k.outcome("a batch in flight at Close", r.Err, driver.OutcomeUnknown)
+			}
 		}
 	}},
 	{name: "Batch/Refused", needs: needs{batcher: true}, run: func(k *kit) {

@@ -35,17 +35,7 @@ var errorCases = []testCase{
 	{name: "Do/Error/Transient", run: func(k *kit) {
 		// Each of these is an answer, and the core decides what follows it.
 		conn := k.warm()
-		for _, text := range []string{
-			"LOADING Redis is loading the dataset in memory",
-			"READONLY You can't write against a read only replica.",
-			"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
-			"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-			"TRYAGAIN Multiple keys request during rehashing of slot",
-			"CLUSTERDOWN The cluster is down",
-			"NOREPLICAS Not enough good replicas to write.",
-			"OOM command not allowed when used memory > 'maxmemory'.",
-			"MISCONF Redis is configured to save RDB snapshots",
-		} {
+		for _, text := range transient {
 			code, _, _ := strings.Cut(text, " ")
 			key := k.key(code)
 			rule := k.wire.On(wire.Match{Name: "INCR", Arg: key}, wire.Answer("-"+text+"\r\n"))
@@ -57,6 +47,20 @@ var errorCases = []testCase{
 			}
 		}
 	}},
+}
+
+// transient are the refusals of a server that may think better of it soon, which some clients
+// therefore repeat.
+var transient = []string{
+	"LOADING Redis is loading the dataset in memory",
+	"READONLY You can't write against a read only replica.",
+	"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+	"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+	"TRYAGAIN Multiple keys request during rehashing of slot",
+	"CLUSTERDOWN The cluster is down",
+	"NOREPLICAS Not enough good replicas to write.",
+	"OOM command not allowed when used memory > 'maxmemory'.",
+	"MISCONF Redis is configured to save RDB snapshots",
 }
 
 // errorReply checks that a command's error is exactly what the server says.

@@ -204,7 +204,8 @@ func (h Harness) validate() error {
 // that kind in passing, see kit.never, is not excused either.
 var inexcusable = []string{
 	"Do/LostRequest", "Do/LostReply", "Do/AtMostOnce", "Do/NotSent", "Do/Refused", "Do/Correlation",
-	"Batch/Order", "Batch/LostRequest", "Batch/LostReply", "Batch/NotSent", "Batch/Refused", "Batch/Concurrent",
+	"Batch/Order", "Batch/LostRequest", "Batch/LostReply", "Batch/NotSent", "Batch/Refused",
+	"Batch/Transient", "Batch/Close", "Batch/Concurrent",
 }
 
 func (h Harness) known(name string) (Deviation, bool) {

@@ -48,6 +48,7 @@ func TestInexcusable(t *testing.T) {
 	for _, name := range []string{
 		"Do/LostReply/Unknown", "Do/LostRequest/Unknown", "Do/AtMostOnce/LateRequest", "Do/NotSent/Refused", "Do/Correlation/AbandonedCall",
 		"Do/Correlation/ConcurrentAbandoned", "Do/Refused/Handshake", "Batch/LostReply", "Batch/LostRequest", "Batch/Refused", "Batch/Concurrent",
+		"Batch/LostReply/Large", "Batch/LostRequest/Large", "Batch/Transient", "Batch/Close",
 	} {
 		require.ErrorContains(t, excuse("", name).Err(), "cannot be a known deviation", name)
 	}

@@ -90,11 +90,13 @@ var mutants = []mutant{
 		Do/LostRequest/Unknown Do/LostReply/Unknown Do/LostReply/Half Do/LostReply/Silence
 		Do/LostRequest/BlackHole Do/LostReply/ReadOnly Do/LostReply/Script Do/Bounded/Silence`},
 	{"resends-reads", `Do/LostReply/ReadOnly`},
+	{"write-error-is-not-sent", `Batch/LostRequest/Large`},
 	{"resends-on-stale", `
 		Do/LostRequest/Unknown Do/LostReply/Unknown Do/LostReply/ReadOnly Do/LostReply/Script Batch/LostRequest`},
 	{"unknown-is-not-sent", `
 		Do/LostRequest/Unknown Do/LostReply/Unknown Do/LostReply/Half Do/LostReply/Silence
-		Do/LostRequest/BlackHole Do/LostReply/Script Batch/LostReply Batch/LostRequest Batch/Bounded`},
+		Do/LostRequest/BlackHole Do/LostReply/Script Batch/LostReply Batch/LostReply/Large
+		Batch/LostRequest Batch/LostRequest/Large Batch/Bounded`},
 	{"abandoned-is-not-sent", `
 		Do/AtMostOnce/LateRequest Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Batch/Ctx/InFlight`},
 	{"queues-when-refused", `Do/NotSent/Refused`},
@@ -149,13 +151,16 @@ var mutants = []mutant{
 	{"subscribe-after-close", `Close/Subscribe`},
 
 	// Batches.
+	{"batch-at-close-is-not-sent", `Batch/Close`},
+	{"batch-hangs-at-close", `Batch/Close`},
 	{"batch-fails-as-one", `Batch/Results`},
 	{"batch-forgets-one", `Batch/One`},
 	{"batch-ignores-ctx", `Batch/Ctx/InFlight`},
 	{"batch-in-parallel", `Batch/Order `},
 	{"batch-limit", `Batch/Thousand`},
 	{"batch-panics-when-empty", `Batch/Empty`},
-	{"batch-resends", `Batch/LostReply Batch/LostRequest Batch/Bounded`},
+	{"batch-resends", `Batch/LostReply Batch/LostReply/Large Batch/LostRequest Batch/Bounded`},
+	{"batch-resends-transient", `Batch/Transient`},
 	{"batch-reversed", `Batch/Order Batch/Results Batch/Ctx/InFlight`},
 	{"batch-stops-at-error", `Batch/Results Batch/LostReply Batch/Ctx/EndedBefore`},
 	{"batch-upper-cases-in-place", `Batch/Unchanged`},

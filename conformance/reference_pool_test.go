@@ -116,6 +116,9 @@ func (c *refConn) pipeline(ctx context.Context, l *link, cmds []driver.Command) 
 		request = []byte("hello?\r\n")
 	}
 	if _, err := l.Write(request); err != nil {
+		if c.bug == "write-error-is-not-sent" && ctx.Err() == nil {
+			return failAll(len(cmds), driver.NotSent(err)), true
+		}
 		return fail(0, err)
 	}
 	for i := range cmds {

@@ -315,6 +315,28 @@ func (c *refConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.R
 			c.queues(ctx, results, cmds)
 		}
 		return results
+	case "batch-resends-transient":
+		results := c.exchange(ctx, cmds)
+		for _, r := range results {
+			if e, ok := errors.AsType[*driver.ServerError](r.Err); ok && (e.Code == "LOADING" || e.Code == "TRYAGAIN") {
+				return c.exchange(ctx, cmds)
+			}
+		}
+		return results
+	case "batch-at-close-is-not-sent":
+		results := c.exchange(ctx, cmds)
+		for i, r := range results {
+			if errors.Is(r.Err, driver.ErrClosed) {
+				results[i].Err = driver.NotSent(r.Err)
+			}
+		}
+		return results
+	case "batch-hangs-at-close":
+		results := c.exchange(ctx, cmds)
+		if len(cmds) > 0 && errors.Is(results[0].Err, driver.ErrClosed) && driver.OutcomeOf(results[0].Err) == driver.OutcomeUnknown {
+			<-ctx.Done()
+		}
+		return results
 	case batchIsSerial:
 		var results []driver.Result
 		for _, cmd := range cmds {
