@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/locker/driver"
@@ -141,6 +142,36 @@ var connectorCases = []testCase{
 		k.wire.On(wire.Match{Name: "ECHO"}, wire.Delay(4*k.time.reply*6/10))
 		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
 	}},
+	{name: "Config/Timeout/Short", run: func(k *kit) {
+		conn := k.warm(func(c *driver.Config) { c.Timeout = shortTimeout })
+		k.wire.On(wire.Match{Name: "INCR"}, wire.Silence)
+		k.endsEarly("Do with a short Config.Timeout, the server silent", conn, cmd("INCR", k.key("n")))
+	}},
+	{name: "Config/DialTimeout/Short", run: func(k *kit) {
+		conn := k.warm(func(c *driver.Config) { c.DialTimeout = shortTimeout })
+		k.wire.HangDials()
+		k.wire.KillAll()
+		for range 3 { // the first may be for a connection that is gone
+			k.endsEarly("Do with a short Config.DialTimeout, dialing hangs", conn, cmd("GET", k.key("n")))
+		}
+	}},
+}
+
+// shortTimeout is a timeout that ends long before the defaults of a Config, of which
+// earlyEnd is short.
+const shortTimeout, earlyEnd = 500 * time.Millisecond, 4 * time.Second
+
+// endsEarly checks that a call without a deadline ends by a short timeout of the Config, and
+// not by the client's own.
+func (k *kit) endsEarly(what string, conn driver.Conn, c driver.Command) {
+	start := time.Now()
+	k.bounded(what, func() error {
+		_, err := k.do(k.ctx, conn, c)
+		return err
+	})
+	if took := time.Since(start); took > earlyEnd {
+		k.Errorf("%s took %v; want little more than the %v of the Config", what, took, shortTimeout)
+	}
 }
 
 // silentCases: no error text shows a password.

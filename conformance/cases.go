@@ -15,6 +15,7 @@ func allCases() []testCase {
 		onceCases,
 		ctxCases,
 		recoverCases,
+		stallCases,
 		closeCases,
 		batchCases,
 		subscribeCases,

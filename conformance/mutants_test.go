@@ -33,6 +33,8 @@ var mutants = []mutant{
 	{"no-client-name", `Config/ClientName`},
 	{"no-network-fails", `Config/Network`},
 	{"timeout-halved", `Config/Timeout`},
+	{"timeout-ignored", `Config/Timeout/Short`},
+	{"dial-timeout-ignored", `Config/DialTimeout/Short`},
 
 	// Passwords.
 	{"auth-error-shows-password", `Silent/WrongPassword Silent/Faults Config/Username`},
@@ -90,7 +92,7 @@ var mutants = []mutant{
 		Do/LostRequest/Unknown Do/LostReply/Unknown Do/LostReply/Half Do/LostReply/Silence
 		Do/LostRequest/BlackHole Do/LostReply/ReadOnly Do/LostReply/Script Do/Bounded/Silence`},
 	{"resends-reads", `Do/LostReply/ReadOnly`},
-	{"write-error-is-not-sent", `Batch/LostRequest/Large`},
+	{"write-error-is-not-sent", `Batch/LostRequest/Large Do/StalledWrite/Bounded Batch/StalledWrite`},
 	{"resends-on-stale", `
 		Do/LostRequest/Unknown Do/LostReply/Unknown Do/LostReply/ReadOnly Do/LostReply/Script Batch/LostRequest`},
 	{"unknown-is-not-sent", `
@@ -120,6 +122,9 @@ var mutants = []mutant{
 	{"pool-ignores-ctx", `Do/Ctx/PoolExhausted`},
 	{"own-timeout-is-ctx-error", `Do/Bounded/Silence Do/Bounded/BlackHole Do/Bounded/HungDial Batch/Bounded`},
 	{"no-timeout", `Do/Bounded/Silence Do/Bounded/BlackHole Batch/Bounded`},
+	{"write-has-no-deadline", `Do/StalledWrite/Bounded Batch/StalledWrite`},
+	{"write-ignores-ctx", `Do/StalledWrite/Ctx Batch/StalledWrite`},
+	{"stale-write-deadline", `Do/StaleDeadline Do/StalledWrite/Bounded Batch/StalledWrite`},
 	{"no-dial-timeout", `Do/Bounded/BlackHole Do/Bounded/HungDial`},
 	{"redials-for-ever", `Do/Bounded/BlackHole Do/Bounded/HungDial Do/Bounded/Refused Close/WhileDialing`},
 
@@ -139,8 +144,8 @@ var mutants = []mutant{
 	{"close-twice-hangs", `Close/Idempotent Close/Concurrent`},
 	{"close-twice-panics", `Close/Idempotent Close/Concurrent`},
 	{"close-unused-hangs", `Close/Unused`},
-	{"close-waits", `Close/InFlight Close/WhileDialing Close/BlackHole`},
-	{"close-leaves-calls", `Close/InFlight Close/BlackHole`},
+	{"close-waits", `Close/InFlight Close/WhileDialing Close/BlackHole Close/StalledWrite`},
+	{"close-leaves-calls", `Close/InFlight Close/BlackHole Close/StalledWrite Batch/Close`},
 	{"close-leaves-dials", `Close/WhileDialing`},
 	{"close-leaves-connections", `Close/Connections Close/InFlight Close/BlackHole Subscribe/ConnClose`},
 	{"close-leaves-subscriptions", `Subscribe/ConnClose`},

@@ -94,7 +94,13 @@ func (c *refConn) queues(ctx context.Context, results []driver.Result, cmds []dr
 
 func (c *refConn) pipeline(ctx context.Context, l *link, cmds []driver.Command) (results []driver.Result, broken bool) {
 	// When ctx ends or the Conn is closed the connection is given up at once.
-	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() {
+		if c.bug == "write-ignores-ctx" {
+			_ = l.SetReadDeadline(time.Unix(1, 0))
+			return
+		}
+		_ = l.SetDeadline(time.Unix(1, 0))
+	})
 	defer func() {
 		if !stop() {
 			broken = true
@@ -144,12 +150,24 @@ func (c *refConn) arm(ctx context.Context, l *link) {
 		d = time.Hour
 	case "timeout-halved":
 		d /= 2
+	case "timeout-ignored":
+		d = driver.DefaultTimeout
 	}
 	end := time.Now().Add(d)
 	if at, ok := ctx.Deadline(); ok && c.bug == deadlineOnSocket && at.Before(end) {
 		end = at
 	}
-	_ = l.SetDeadline(end)
+	switch at, ok := ctx.Deadline(); {
+	case c.bug == "write-has-no-deadline":
+		_ = l.SetReadDeadline(end)
+	case c.bug == "stale-write-deadline":
+		_ = l.SetReadDeadline(end)
+		if ok {
+			_ = l.SetWriteDeadline(at)
+		}
+	default:
+		_ = l.SetDeadline(end)
+	}
 	if ctx.Err() != nil && c.bug != "sends-with-ended-ctx" {
 		_ = l.SetDeadline(time.Unix(1, 0))
 	}
@@ -244,8 +262,12 @@ func (c *refConn) dial(ctx context.Context) (_ *link, err error) {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if c.bug != "no-dial-timeout" {
+		limit := c.cfg.DialTimeout
+		if c.bug == "dial-timeout-ignored" {
+			limit = driver.DefaultDialTimeout
+		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.cfg.DialTimeout)
+		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -20,8 +20,16 @@ func TestConformance(t *testing.T) {
 
 // The suite sees a wrapped pool as an opened one if somebody closes the pool.
 func TestConformanceWrapped(t *testing.T) {
-	conformance.Test(t, conformance.Harness{Open: openWrapped, Capabilities: capabilities})
+	conformance.Test(t, conformance.Harness{Open: openWrapped, Capabilities: capabilities, Known: fixedTimeouts})
 }
+
+// fixedTimeouts are the cases that ask for timeouts that a pool does not have.
+var fixedTimeouts = []conformance.Deviation{
+	{Case: "Config/Timeout/Short", Link: timeoutsOfPool, Why: "a pool does not tell its timeouts; wrapped, a reply has 5 seconds"},
+	{Case: "Config/DialTimeout/Short", Link: timeoutsOfPool, Why: "a pool does not tell its timeouts; wrapped, a connection has 5 seconds"},
+}
+
+const timeoutsOfPool = "https://pkg.go.dev/github.com/golocker/golocker/drivers/redigo#hdr-Timeouts"
 
 func openWrapped(cfg driver.Config) (driver.Connector, error) {
 	if cfg.Mode != driver.ModeSingle || cfg.TLS != nil {
