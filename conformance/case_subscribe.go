@@ -1,7 +1,7 @@
 package conformance
 
 import (
-	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -137,30 +137,17 @@ var subscribeCases = []testCase{
 		// Add and Remove make progress while messages pile up unread; then each
 		// message is there or a gap says that some are not.
 		sub := k.subscribe(k.open(), k.channel("busy"))
-		for i := range 500 {
-			k.publish(k.channel("busy"), fmt.Sprint(i))
-		}
+		k.flood("busy", 500)
 		k.add(sub, k.channel("late"))
 		k.remove(sub, k.channel("late"))
-		next, gap := 0, false
-		for next < 500 {
-			m, err := k.next(sub, k.time.short)
-			switch {
-			case errors.Is(err, driver.ErrGap):
-				gap = true
-			case errors.Is(err, context.DeadlineExceeded) && gap:
-				next = 500
-			case err != nil:
-				k.Fatalf("Receive gave %v after %d of 500 messages and no gap", err, next)
-			case m.Payload == fmt.Sprint(next):
-				next++
-			case gap:
-				_, _ = fmt.Sscan(m.Payload, &next)
-				next++
-			default:
-				k.Fatalf("message %d is %q; some were lost without a gap", next, m.Payload)
-			}
-		}
+		k.allOrGap(sub, 500)
+	}},
+	{name: "Subscribe/Flood", needs: needs{subscriber: true}, run: func(k *kit) {
+		// More than anybody keeps: a client may drop what is too much, and says so.
+		sub := k.subscribe(k.open(), k.channel("busy"))
+		const n = 1500
+		k.flood("busy", n)
+		k.allOrGap(sub, n)
 	}},
 	{name: "Subscribe/ConcurrentAdd", needs: needs{subscriber: true}, run: func(k *kit) {
 		sub := k.subscribe(k.open())
@@ -209,6 +196,31 @@ var subscribeCases = []testCase{
 		_ = k.shut(a)
 		k.publish(k.channel("x"), "the other")
 		k.receive(b, k.channel("x"), "the other")
+	}},
+	{name: "Subscribe/TLS", needs: needs{subscriber: true}, run: func(k *kit) {
+		// The connection of a Subscription is encrypted as those of commands are.
+		server := k.eavesdrop()
+		c := k.connector(server.edit, func(c *driver.Config) {
+			c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: "conformance.invalid"}
+		})
+		ctx, cancel := k.within(k.time.bound)
+		defer cancel()
+		conn, err := c.Connect(ctx)
+		k.checkText(err)
+		if err == nil {
+			k.closeLater(conn)
+			var sub driver.Subscription
+			if sub, err = k.subscription(ctx, conn); err == nil {
+				short, cancel := k.within(k.time.short)
+				defer cancel()
+				err = sub.Add(short, k.channel("a"))
+				k.checkText(err)
+			}
+		}
+		if err == nil {
+			k.Errorf("Add succeeded although the TLS handshake fails")
+		}
+		server.heardTLS()
 	}},
 	{name: "Subscribe/NoPerm", needs: needs{subscriber: true, realServer: true}, run: func(k *kit) {
 		user, password := "conformance-"+k.prefix[13:25], "only-for-this-case"

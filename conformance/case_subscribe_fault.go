@@ -34,6 +34,30 @@ var subscribeFaultCases = []testCase{
 			k.Errorf("a removed channel came back with the reconnect")
 		}
 	}},
+	{name: "Subscribe/Gap/Restored", needs: needs{subscriber: true}, run: func(k *kit) {
+		// The gap comes when the channels are subscribed again, and not before: who looks
+		// at a lock in between would sleep through the message that follows.
+		sub := k.subscribe(k.open(), k.channel("a"), k.channel("b"))
+		rule := k.wire.On(wire.Match{Name: "SUBSCRIBE"}, wire.HoldRequest)
+		k.wire.KillAll()
+		k.await(rule.Happened(), k.time.settle, "the Subscription has not subscribed again")
+		_, err := k.next(sub, k.time.short)
+		restored := func() bool { return k.acknowledged("a") > 1 && k.acknowledged("b") > 1 }
+		switch {
+		case errors.Is(err, driver.ErrGap) && !restored():
+			k.Fatalf("Receive gave the gap while the channels were not subscribed again; waiters miss what is published until they are")
+		case err == nil:
+			k.Fatalf("Receive gave a message that nobody has published")
+		}
+		rule.Release()
+		if !errors.Is(err, driver.ErrGap) {
+			k.gap(sub, k.time.settle)
+		}
+		if !restored() {
+			k.Errorf("Receive gave the gap before the server had acknowledged every channel")
+		}
+		k.delivers(sub, "a", "b")
+	}},
 	{name: "Subscribe/Gap/Unread", needs: needs{subscriber: true}, run: func(k *kit) {
 		// The connection breaks while nobody is in Receive: what came before is
 		// delivered or covered, and the gap is not lost.
@@ -92,6 +116,18 @@ var subscribeFaultCases = []testCase{
 		k.wire.Mute()
 		time.Sleep(maxSilence)
 		k.gap(sub, k.time.dial+k.time.slack)
+		k.delivers(sub, "a")
+	}},
+	{name: "Subscribe/HungHandshake", needs: needs{subscriber: true}, run: func(k *kit) {
+		// A server that accepts connections and says nothing is there when the Subscription
+		// reconnects, and gone a moment later.
+		sub := k.subscribe(k.open(), k.channel("a"))
+		rule := k.wire.On(wire.Match{Times: -1}, wire.BlackHole)
+		k.wire.KillAll()
+		k.await(rule.Happened(), k.time.settle, "the Subscription does not reconnect")
+		time.Sleep(k.time.pause) // other connections of the client swallowed, too
+		rule.Remove()
+		k.gap(sub, maxSilence+k.time.settle)
 		k.delivers(sub, "a")
 	}},
 	{name: "Subscribe/Quiet", needs: needs{subscriber: true}, run: func(k *kit) {

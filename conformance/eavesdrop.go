@@ -13,6 +13,7 @@ const handshakeRecord byte = 22
 
 // An eavesdropper is a server that listens to the first byte of a connection and hangs up.
 type eavesdropper struct {
+	kit  *kit
 	edit func(*driver.Config) // makes a Config lead to it
 
 	mu    sync.Mutex
@@ -21,7 +22,7 @@ type eavesdropper struct {
 
 // eavesdrop starts one.
 func (k *kit) eavesdrop() *eavesdropper {
-	e := &eavesdropper{}
+	e := &eavesdropper{kit: k}
 	if !k.realTime() {
 		e.edit = func(c *driver.Config) {
 			c.Dial = func(context.Context, string, string) (net.Conn, error) {
@@ -60,9 +61,16 @@ func (e *eavesdropper) serve(c net.Conn) {
 	}
 }
 
-// said returns the first byte of each connection on which there was any.
-func (e *eavesdropper) said() []byte {
+// heardTLS checks that there were connections, and that each began with a handshake.
+func (e *eavesdropper) heardTLS() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]byte(nil), e.first...)
+	if len(e.first) == 0 {
+		e.kit.Errorf("the driver has dialed nobody")
+	}
+	for _, first := range e.first {
+		if first != handshakeRecord {
+			e.kit.Errorf("the first byte on a connection with Config.TLS is %q; want that of a TLS handshake: Config.TLS is ignored, or given up", first)
+		}
+	}
 }

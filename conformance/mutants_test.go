@@ -182,6 +182,11 @@ var mutants = []mutant{
 	{"sub-close-twice-fails", `Subscribe/Close`},
 	{"sub-dies-with-ctx", `Subscribe/OutlivesItsCtx`},
 	{"sub-drops-when-unread", `Subscribe/Message Subscribe/WithoutReceive`},
+	{"sub-drops-above-500", `Subscribe/Flood`},
+	{"sub-drops-TLS", `Subscribe/TLS`},
+	{"sub-gap-at-loss", `Subscribe/Gap/Restored`},
+	{"sub-gap-too-early", `Subscribe/Gap/Restored`},
+	{"sub-handshake-no-timeout", `Subscribe/HungHandshake`},
 	{"sub-forgets-channels", `
 		Subscribe/Gap Subscribe/Gap/AllChannels Subscribe/Gap/Unread Subscribe/Gap/DuringAdd Subscribe/BlackHole
 		Subscribe/BlackHole/Idle Subscribe/Outage`},

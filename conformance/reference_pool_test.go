@@ -256,7 +256,10 @@ func (c *refConn) release(l *link, broken bool) {
 
 // dial opens a connection and does the handshake, within DialTimeout, ctx and
 // the life of the Conn.
-func (c *refConn) dial(ctx context.Context) (_ *link, err error) {
+func (c *refConn) dial(ctx context.Context) (*link, error) { return c.dialFor(ctx, false) }
+
+// dialFor is dial for commands or for a Subscription, of which bugs are.
+func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 	outer := ctx
 	if c.bug == "dial-ignores-ctx" {
 		ctx = context.WithoutCancel(ctx)
@@ -318,7 +321,7 @@ func (c *refConn) dial(ctx context.Context) (_ *link, err error) {
 		}
 		return nil, err
 	}
-	if c.cfg.TLS != nil && c.bug != "drops-TLS" {
+	if c.cfg.TLS != nil && c.bug != "drops-TLS" && !(sub && c.bug == "sub-drops-TLS") {
 		secure := tls.Client(nc, c.cfg.TLS)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			_ = nc.Close()
@@ -327,7 +330,11 @@ func (c *refConn) dial(ctx context.Context) (_ *link, err error) {
 		nc = secure
 	}
 	l := &link{Conn: nc, r: bufio.NewReader(nc)}
-	if err := c.handshake(ctx, l); err != nil {
+	bound := ctx
+	if sub && c.bug == "sub-handshake-no-timeout" {
+		bound = outer
+	}
+	if err := c.handshake(bound, l); err != nil {
 		_ = nc.Close()
 		return nil, err
 	}

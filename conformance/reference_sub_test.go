@@ -73,7 +73,7 @@ func (s *refSub) broadcast() {
 func (s *refSub) run() {
 	defer close(s.done)
 	for first := true; s.ctx.Err() == nil; first = false {
-		l, err := s.conn.dial(s.ctx)
+		l, err := s.conn.dialFor(s.ctx, true)
 		if err != nil {
 			select {
 			case <-time.After(200 * time.Millisecond):
@@ -121,6 +121,9 @@ func (s *refSub) down(l *link) {
 	defer s.mu.Unlock()
 	s.link, s.sent = nil, nil
 	clear(s.acked)
+	if s.has("sub-gap-at-loss") && !s.closed {
+		s.queue = append(s.queue, driver.ErrGap)
+	}
 	s.broadcast()
 }
 
@@ -135,9 +138,9 @@ func (s *refSub) send(name string, channels []string) {
 func (s *refSub) read(l *link, first bool) {
 	gap := !first
 	for pinged := false; ; {
-		if gap && s.restored() {
+		if gap && (s.restored() || s.has("sub-gap-too-early")) {
 			gap = false
-			if !s.has("sub-no-gap") {
+			if !s.has("sub-no-gap") && !s.has("sub-gap-at-loss") {
 				s.push(driver.ErrGap)
 			}
 		}
@@ -184,6 +187,12 @@ func (s *refSub) restored() bool {
 	return true
 }
 
+func (s *refSub) unread() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
+}
+
 func (s *refSub) push(entry any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,10 +226,11 @@ func (s *refSub) handle(v any) {
 		case "sub-trims-payload":
 			m.Payload = strings.TrimSpace(strings.ReplaceAll(m.Payload, "\x00", ""))
 		case "sub-drops-when-unread":
-			s.mu.Lock()
-			full := len(s.queue) >= 10
-			s.mu.Unlock()
-			if full {
+			if s.unread() >= 10 {
+				return
+			}
+		case "sub-drops-above-500":
+			if s.unread() >= 500 {
 				return
 			}
 		}

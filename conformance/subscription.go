@@ -138,3 +138,34 @@ func (k *kit) delivers(sub driver.Subscription, names ...string) {
 		}
 	}
 }
+
+// flood publishes n messages, numbered from 0, that nobody receives meanwhile.
+func (k *kit) flood(name string, n int) {
+	for i := range n {
+		k.publish(k.channel(name), fmt.Sprint(i))
+	}
+}
+
+// allOrGap receives the n messages of a flood: each is there, or a gap says that some are not.
+func (k *kit) allOrGap(sub driver.Subscription, n int) {
+	next, gap := 0, false
+	within := k.time.settle // and after a gap, which may cover the rest, less
+	for next < n {
+		m, err := k.next(sub, within)
+		switch {
+		case errors.Is(err, driver.ErrGap):
+			gap, within = true, k.time.short
+		case errors.Is(err, context.DeadlineExceeded) && gap:
+			return
+		case err != nil:
+			k.Fatalf("Receive gave %v after %d of %d messages and no gap", err, next, n)
+		case m.Payload == fmt.Sprint(next):
+			next++
+		case gap:
+			_, _ = fmt.Sscan(m.Payload, &next)
+			next++
+		default:
+			k.Fatalf("message %d is %q; some were lost without a gap", next, m.Payload)
+		}
+	}
+}
