@@ -84,6 +84,9 @@ func (f facts) persistence(quorum bool) finding {
 	if !ok {
 		return hidden(check, "A server that forgets its locks when it is restarted lets others take locks that are held.")
 	}
+	if quorum {
+		return f.nodePersistence(aof == "1")
+	}
 	sync := cmp.Or(f.config["appendfsync"], "unknown")
 	found := "append-only file off"
 	means := "After a restart the server has forgotten which locks are held, or has an old state, and others can take them. Their holders learn of it with their next renewal. Use fencing tokens where that matters, or appendfsync always."
@@ -94,12 +97,42 @@ func (f facts) persistence(quorum bool) finding {
 	switch {
 	case aof == "1" && sync == "always":
 		return finding{Check: check, Level: fine, Found: found}
-	case quorum:
-		return finding{check, fine, found, "A node of a quorum that has lost its data takes no part until the longest TTL has passed."}
 	case aof == "1" && sync == "unknown":
 		return finding{check, note, found, "CONFIG is forbidden. With anything but appendfsync always, a crash may lose the latest locks."}
 	}
 	return finding{check, warning, found, means}
+}
+
+// nodePersistence is about a node of a quorum. It may come back empty, which is noticed, or
+// with everything, but not in an older state.
+func (f facts) nodePersistence(aof bool) finding {
+	const (
+		check  = "persistence"
+		forgot = "A node that comes back without the latest locks is not recognized and counts at once, so that others may get locks that are held. "
+		remedy = "Set appendonly yes and appendfsync always, or keep nothing at all: save \"\", appendonly no, and no dump.rdb left."
+	)
+	sync, told := f.config["appendfsync"]
+	if aof {
+		found := "append-only file on, appendfsync " + cmp.Or(sync, "unknown")
+		switch {
+		case sync == "always":
+			return finding{Check: check, Level: fine, Found: found}
+		case !told:
+			return finding{check, note, found, "CONFIG does not tell. With anything but appendfsync always, a crash of the host may lose the latest locks. " + forgot + remedy}
+		}
+		return finding{check, warning, found, "A crash of the host loses up to two seconds. " + forgot + remedy}
+	}
+	save, told := f.config["save"]
+	saves := cmp.Or(f.info["rdb_saves"], "0") // not told before Redis 7
+	switch {
+	case save != "":
+		return finding{check, problem, "append-only file off, save " + save, "After a restart the node has the locks of its last snapshot. " + forgot + remedy}
+	case saves != "0":
+		return finding{check, problem, "append-only file off, snapshots written: " + saves, "After a restart the node has the locks of its last snapshot, also where save is empty. " + forgot + remedy}
+	case !told:
+		return finding{check, note, "append-only file off, save unknown", "CONFIG does not tell. If the node writes snapshots, it has the locks of the last one after a restart. " + forgot + remedy}
+	}
+	return finding{check, fine, "append-only file off, no snapshots", "A node that has lost its data takes no part until the longest TTL has passed. If most nodes lose it at once, fencing tokens go on from the clocks."}
 }
 
 func (f facts) replication(quorum bool) finding {

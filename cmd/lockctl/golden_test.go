@@ -82,7 +82,7 @@ func servers() map[string]facts {
 		return facts{
 			server: "10.0.0.1:6379", trip: 400 * time.Microsecond, offset: 20 * time.Microsecond,
 			info:   map[string]string{"redis_version": "7.0.15", "maxmemory_policy": "noeviction", "maxmemory": "0", "aof_enabled": "1", "role": "master", "connected_slaves": "0"},
-			config: map[string]string{"appendfsync": "always", "min-replicas-to-write": "0"},
+			config: map[string]string{"appendfsync": "always", "save": "", "min-replicas-to-write": "0"},
 		}
 	}
 	cache := healthy()
@@ -94,13 +94,24 @@ func servers() map[string]facts {
 	old.config["appendfsync"], old.offset = "everysec", -2*time.Second
 	replica := healthy()
 	replica.info["role"], replica.info["master_host"], replica.info["master_port"] = "slave", "10.0.0.9", "6379"
+	snapshots := healthy()
+	snapshots.info["aof_enabled"], snapshots.config["save"] = "0", "3600 1"
+	everysec := healthy()
+	everysec.config["appendfsync"], everysec.config["save"] = "everysec", "3600 1"
+	saved := healthy() // by hand: it is read when the server starts
+	saved.info["aof_enabled"], saved.info["rdb_saves"] = "0", "2"
+	noConfig := healthy()
+	noConfig.info["aof_enabled"], noConfig.config = "0", map[string]string{}
 	denied := errors.New("NOPERM this user has no permissions to run the command")
 	secretive := facts{
 		server: "managed.example.com:6379", trip: 2 * time.Millisecond,
 		infoErr: denied, configErr: denied, subscribeErr: denied, publishErr: denied, scanErr: denied, config: map[string]string{},
 	}
 	down := facts{server: "10.0.0.2:6379", down: errors.New("dial tcp 10.0.0.2:6379: connect: connection refused")}
-	return map[string]facts{"healthy": healthy(), "cache": cache, "old": old, "replica": replica, "secretive": secretive, "down": down}
+	return map[string]facts{
+		"healthy": healthy(), "cache": cache, "old": old, "replica": replica, "secretive": secretive, "down": down,
+		"snapshots": snapshots, "everysec": everysec, "saved": saved, "no-config": noConfig,
+	}
 }
 
 func TestGoldenDoctor(t *testing.T) {

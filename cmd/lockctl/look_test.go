@@ -251,6 +251,23 @@ func TestDoctorAndBenchWithAShortLongestTTL(t *testing.T) {
 	assert.Contains(t, errs, "LongestTTL", "the TTL is not what was wrong")
 }
 
+// A node that is restored from a snapshot passes the quarantine: such a quorum is not sound.
+func TestDoctorFindsSnapshotsOfAQuorum(t *testing.T) {
+	t.Parallel()
+	var urls []string
+	for _, option := range []servertest.Option{
+		servertest.Config("save", "3600", "1"), servertest.Config("appendonly", "yes"), servertest.Persist(),
+	} {
+		urls = append(urls, "redis://"+servertest.Single(t, option).Addr)
+	}
+	code, out, errs := lockctl(t, strings.Join(urls, " "), "doctor", "--bootstrap")
+	assert.Equal(t, exitFindings, code, errs)
+	assert.Regexp(t, `problem +persistence +append-only file off, save 3600 1`, out)
+	assert.Regexp(t, `warning +persistence +append-only file on, appendfsync everysec`, out)
+	assert.Regexp(t, `ok +persistence +append-only file on, appendfsync always`, out)
+	assert.Contains(t, out, "Problems: 1.")
+}
+
 // Without a terminal watch writes one list below the other.
 func TestWatchWritesLines(t *testing.T) {
 	t.Parallel()
