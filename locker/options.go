@@ -182,10 +182,12 @@ func AttemptTimeout(d time.Duration) Option {
 // queue, and one that cannot reach the server, or be told, every second, or after half
 // its TTL if that is less: it may be granted the lock unheard. These are not attempts
 // of the policy.
+//
+// policy must not be nil, as it is of a [Constant] or [Exponential] that would not sleep.
 func Retry(policy RetryPolicy) Option {
 	return lockOption(func(c *lockConfig) {
 		if policy == nil {
-			c.reject("a nil RetryPolicy; leave the option out for the default")
+			c.reject("a nil RetryPolicy, which is also what Constant and Exponential make of a time below 1ms or of a limit below the base; leave the option out for the default")
 			return
 		}
 		c.retry = policy

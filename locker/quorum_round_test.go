@@ -307,7 +307,7 @@ func TestQuorumTryLockDoesNotTakeASplitForAnAnswer(t *testing.T) {
 	for _, tries := range []func(*Mutex, context.Context) (*Lease, error){
 		(*Mutex).TryLock,
 		func(m *Mutex, ctx context.Context) (*Lease, error) {
-			return m.client.Mutex(m.name, Retry(Attempts(1, Constant(0)))).Lock(ctx)
+			return m.client.Mutex(m.name, Retry(Attempts(1, Constant(time.Millisecond)))).Lock(ctx)
 		},
 	} {
 		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
@@ -376,7 +376,7 @@ func TestQuorumTryLockAsksAgainOnlyWhereTheVoteIsSplit(t *testing.T) {
 		assert.ErrorIs(t, err, ErrLocked, "as far as it knew")
 		again, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		_, err = c.Mutex("split", Retry(Attempts(1, Constant(0)))).Lock(again)
+		_, err = c.Mutex("split", Retry(Attempts(1, Constant(time.Millisecond)))).Lock(again)
 		waited, _ := errors.AsType[*WaitError](err)
 		require.NotNil(t, waited)
 		_, twice := errors.AsType[*WaitError](waited.Reason)

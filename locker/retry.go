@@ -12,19 +12,31 @@ import (
 //
 // r is a random number in [0, 1) for jitter. A policy is a pure function of its
 // arguments, so that one value serves any number of locks and goroutines at once.
-// A negative sleep counts as none.
+// A sleep below a millisecond counts as one: whoever asks without any loads the server
+// as heavily as it can, and is told no sooner.
 type RetryPolicy func(n int, r float64) (sleep time.Duration, again bool)
 
-// Constant sleeps d between attempts, without end.
+// minSleep bounds what a policy may ask for from below.
+const minSleep = time.Millisecond
+
+// Constant sleeps d between attempts, without end. d must be at least a millisecond: of a
+// shorter one it makes a nil policy, which [Retry] reports as [ErrInvalid].
 func Constant(d time.Duration) RetryPolicy {
+	if d < minSleep {
+		return nil
+	}
 	return func(int, float64) (time.Duration, bool) { return d, true }
 }
 
 // Exponential sleeps a random time between 0 and base·2^(n-1), the latter at most
-// limit, without end ("full jitter").
+// limit, without end ("full jitter"). base must be at least a millisecond, and limit no
+// shorter than base: of others it makes a nil policy, which [Retry] reports as [ErrInvalid].
 //
 // Source: M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
 func Exponential(base, limit time.Duration) RetryPolicy {
+	if base < minSleep || limit < base {
+		return nil
+	}
 	return func(n int, r float64) (time.Duration, bool) {
 		most := math.Min(float64(base)*math.Pow(2, float64(n-1)), float64(limit))
 		return time.Duration(r * most), true

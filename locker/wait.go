@@ -134,7 +134,7 @@ func (a *attempt) policy(n int) (time.Duration, bool) {
 		policy = polling
 	}
 	sleep, again := policy(n, rand.Float64())
-	return min(max(sleep, 0), maxSleep), again
+	return min(max(sleep, minSleep), maxSleep), again
 }
 
 // sleep waits for a message, the end of the holder's lease, or the time until which

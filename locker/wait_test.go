@@ -263,6 +263,58 @@ func TestRetryPolicies(t *testing.T) {
 	}
 }
 
+// A time that was forgotten in a configuration is no attack on the server.
+func TestRetryPoliciesThatDoNotSleepAreRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		for what, p := range map[string]RetryPolicy{
+			"Constant(0)":                               Constant(0),
+			"Constant(-1)":                              Constant(-1),
+			"Constant(999µs)":                           Constant(999 * time.Microsecond),
+			"Exponential(0, 0)":                         Exponential(0, 0),
+			"Exponential(0, 1s)":                        Exponential(0, time.Second),
+			"Exponential(-1, 1s)":                       Exponential(-1, time.Second),
+			"Exponential(10s, 1s)":                      Exponential(10*time.Second, time.Second),
+			"Exponential(10s, 0), a forgotten limit":    Exponential(10*time.Second, 0),
+			"Attempts(3, Constant(0)), as of a nil one": Attempts(3, Constant(0)),
+		} {
+			_, err := f.client(t).Mutex("k", Retry(p)).TryLock(t.Context())
+			assert.ErrorIs(t, err, ErrInvalid, what)
+			assert.ErrorContains(t, err, "1ms", what)
+		}
+		for _, p := range []RetryPolicy{Constant(time.Millisecond), Exponential(time.Millisecond, time.Millisecond)} {
+			lease, err := f.client(t).Mutex("k", Retry(p)).Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	})
+}
+
+// Also a policy of the application's own does not make a waiter spin.
+func TestAPolicyThatDoesNotSleepDoesNotSpin(t *testing.T) {
+	for _, sleep := range []time.Duration{-time.Second, 0, 1} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			_, err := f.client(t).Mutex("k", TTL(time.Minute)).Lock(t.Context())
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			var sent atomic.Int32
+			f.set(func() {
+				f.before = func(context.Context, driver.Command) error {
+					if sent.Add(1) > 5000 {
+						cancel() // no time passes in a bubble in which somebody spins
+					}
+					return nil
+				}
+			})
+			spinner := func(int, float64) (time.Duration, bool) { return sleep, true }
+			_, err = f.client(t).Mutex("k", Retry(spinner)).Lock(ctx)
+			assert.ErrorIs(t, err, context.DeadlineExceeded, "%v", sleep)
+			assert.Less(t, sent.Load(), int32(600), "%v", sleep)
+			assert.Greater(t, sent.Load(), int32(400), "%v", sleep)
+		})
+	}
+}
+
 func TestLimitedAttempts(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t, Label("me"))
