@@ -119,6 +119,36 @@ func TestTryLockWithoutContextIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+// What the package's documentation says of a nil ctx.
+func TestWithoutContextEveryCallPanicsAndNothingIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lease, err := c.Mutex("k", ForReading()).Lock(t.Context())
+		require.NoError(t, err)
+		var none context.Context
+		for name, call := range map[string]func(){
+			"Lock":         func() { _, _ = c.Mutex("l").Lock(none) },
+			"TryLock":      func() { _, _ = c.Mutex("l").TryLock(none) },
+			"Attach":       func() { _, _ = c.Mutex("l").Attach(none, newID()) },
+			"Do":           func() { _ = c.Do(none, "l", func(context.Context) error { return nil }) },
+			"Inspect":      func() { _, _ = c.Inspect(none, "l") },
+			"ForceRelease": func() { _, _ = c.ForceRelease(none, "k") },
+			"Unlock":       func() { _ = lease.Unlock(none) },
+			"Extend":       func() { _ = lease.Extend(none, time.Hour) },
+			"Upgrade":      func() { _, _ = lease.Upgrade(none) },
+			"TryUpgrade":   func() { _, _ = lease.TryUpgrade(none) },
+			"Detach":       func() { _, _ = lease.Detach(none, time.Minute) },
+		} {
+			assert.Panics(t, call, name)
+			assert.True(t, lease.Valid(), name)
+		}
+		require.NoError(t, lease.Unlock(t.Context()))
+		begun := time.Now()
+		require.NoError(t, c.Close())
+		assert.Zero(t, time.Since(begun))
+	})
+}
+
 func TestExtendOfALeaseThatIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		l, err := f.client(t).Mutex("k").Lock(t.Context())

@@ -59,6 +59,11 @@
 // it and why the lock was not had ([WaitError]). Where the outcome of a request
 // was never learned, the error is [ErrUnknown]. Use errors.Is and errors.AsType.
 //
+// What can only be a mistake in the program panics instead: a nil context, given to
+// whichever function, as elsewhere in Go, and a method of a nil [Client], [Mutex] or [Lease], which is
+// what a function has returned beside an error that was not looked at. A call that
+// panics takes no lock and loses none.
+//
 // # Watching
 //
 // A client logs nothing and counts nothing by itself. [Logger] has it log losses, failing

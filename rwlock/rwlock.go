@@ -47,7 +47,12 @@ type Lock struct {
 // are those of [locker.Client.Mutex]; [locker.ReadTTL] sets the lease time of readers
 // where it is to differ. [locker.Reentrant], which makes another kind of lock, is reported
 // as [locker.ErrInvalid] by every method; owners of this one re-enter without it.
+//
+// New panics if client is nil, which is a mistake in the program.
 func New(client *locker.Client, name string, opts ...locker.Option) *Lock {
+	if client == nil {
+		panic("rwlock: New with a nil Client; give it what locker.New or locker.Open has returned, once that is checked for an error")
+	}
 	side := func(mode locker.Option) *locker.Mutex {
 		return client.Mutex(name, append(opts[:len(opts):len(opts)], mode)...)
 	}

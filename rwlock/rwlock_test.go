@@ -220,6 +220,12 @@ func TestWhatCannotBeIsInvalid(t *testing.T) {
 	})
 }
 
+// A client that was not checked for an error is told as that, where it is used first.
+func TestNewOfANilClientSaysSo(t *testing.T) {
+	assert.PanicsWithValue(t, "rwlock: New with a nil Client; give it what locker.New or locker.Open has returned, once that is checked for an error",
+		func() { rwlock.New(nil, "x") })
+}
+
 func TestErrorsOfOtherKindsAndOfTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, d deployment) {
 		c := d.client(t)
