@@ -145,7 +145,7 @@ tidy: ## tidy every module's go.mod
 stress: server ## every test 20 times
 	$(call each,go test $(RACE) -shuffle=on -count=20 -timeout=2h ./...)
 
-# What is broken, and with which seed: SOAKFLAGS='-faults=server-pause -seed=7'. The
+# What is broken, and with which seed: SOAKFLAGS='-faults=server-stop -seed=7'. The
 # README of internal/robustness has them all.
 SOAK      ?= 30m
 SOAKFLAGS ?=

@@ -39,6 +39,33 @@ func TestNamedTestsExist(t *testing.T) {
 	assert.Greater(t, named, 30, "names of tests are not found any more")
 }
 
+// What a command in a document or the Makefile tells the robustness suite to choose:
+// after which flag, and where the names for it stand as strings.
+var (
+	chosen      = regexp.MustCompile(`-(faults|kinds|drivers)=([\w+,-]+)`)
+	whereChosen = map[string]string{
+		"faults": "internal/robustness/nemesis", "kinds": "internal/robustness/rig", "drivers": "internal/robustness/soak",
+	}
+)
+
+// A command that is copied from a document finds the faults that it asks for.
+func TestChosenFaultsExist(t *testing.T) {
+	known, seen := names{}, map[string]bool{}
+	check := func(path string) {
+		source, err := os.ReadFile(filepath.Join(root, path))
+		require.NoError(t, err)
+		for _, m := range chosen.FindAllStringSubmatch(string(source), -1) {
+			for name := range strings.SplitSeq(m[2], ",") {
+				assert.True(t, known.of(t, whereChosen[m[1]])[strconv.Quote(name)], "%s: %s chooses %s, which is nowhere in %s", path, m[0], name, whereChosen[m[1]])
+			}
+			seen[m[1]] = true
+		}
+	}
+	check("Makefile")
+	walk(t, ".md", check)
+	assert.Len(t, seen, len(whereChosen), "flags are not found any more")
+}
+
 // Every line of the tables of guarantees, and of the page on history, names a test.
 func TestEveryGuaranteeNamesATest(t *testing.T) {
 	for _, page := range []string{"guarantees.md", "history.md"} {
