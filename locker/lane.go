@@ -30,13 +30,31 @@ func (n need) kind() kind {
 	return kind{bits.Len64(uint64(n.patience / (20 * time.Millisecond))), n.shard}
 }
 
-// A lane is a queue of jobs and the senders that serve it. There are two, so that
+// A lane has jobs and the senders that serve them. There are two, so that
 // requests that hang, and so are tried again and again, cannot hold up those that
 // have no reason to: who failed before, and who has to do with a part of the
 // deployment that did not answer last time, takes the slow one.
+//
+// That has a queue for each part of the deployment, so that in it, too, a part that hangs
+// holds up no other: one renewal that has failed is no reason to stand behind thousands.
 type lane struct {
-	jobs    []*job
+	queues  []queue // by shard in the slow lane; one in the other
 	senders int
+	turns   int
+	busy    [len(hungSenders)]int // senders that serve queues, by how these had hung
+}
+
+// A queue has jobs in the order in which they came.
+type queue struct {
+	jobs []*job
+	turn int // the last one that it had
+}
+
+// A state is what the last batches say about a part of the deployment.
+type state struct {
+	suspect bool      // it did not answer the last one
+	hung    uint8     // how many in a row kept a sender for long, up to hungOften
+	since   time.Time // when the last of these ended
 }
 
 const (
@@ -48,6 +66,20 @@ const (
 // hangs as a whole is not faster for more than a few, so that there a batch is larger
 // instead where senders do not keep up.
 var maxSenders = map[bool][2]int{true: {promptLane: 16, slowLane: 8}, false: {promptLane: 4, slowLane: 4}}
+
+const (
+	// hungTime is how long a batch without any reply is under way that has hung. One that fails
+	// sooner, and as often as it likes, keeps no sender from the others.
+	hungTime = 100 * time.Millisecond
+	// hungOften is from when on how often makes no difference.
+	hungOften = 2
+)
+
+// hungSenders bounds how many senders of the slow lane serve the parts of a Cluster that have not
+// hung last, that have once, and that have oftener. Of a dead node there may be dozens of parts;
+// they leave a sender to those of a node that is well, and one that was not for a moment only
+// does not queue with them. None is without senders for good.
+var hungSenders = [...]int{0: 7, 1: 4, hungOften: 3}
 
 // maxBatch is how many jobs share a request at most. The server serves nobody else
 // meanwhile, so that it should not be more.
@@ -75,20 +107,54 @@ func (w *watchdog) queue(jobs []*job) {
 		return
 	}
 	for _, j := range jobs {
-		i := promptLane
-		if j.need.slow || w.suspect[j.need.shard] {
-			i = slowLane
+		if j.need.slow || w.states[j.need.shard].suspect {
+			w.lanes[slowLane].put(int(j.need.shard), j)
+		} else {
+			w.lanes[promptLane].put(0, j)
 		}
-		w.lanes[i].jobs = append(w.lanes[i].jobs, j)
 	}
 	for i := range w.lanes {
 		w.staff(i)
 	}
 }
 
+func (l *lane) put(n int, j *job) {
+	for len(l.queues) <= n {
+		l.queues = append(l.queues, queue{})
+	}
+	l.queues[n].jobs = append(l.queues[n].jobs, j)
+}
+
+// next is the queue whose turn it is, and how its part of the deployment has hung; nil if no
+// job can be served. First come those that have hung least, and of these who has waited for
+// longest. It needs w.mu.
+func (w *watchdog) next(i int) (next *queue, hung uint8) {
+	l, sharded := &w.lanes[i], w.deployment.sharded()
+	for n := range l.queues {
+		q := &l.queues[n]
+		if len(q.jobs) == 0 {
+			continue
+		}
+		if i == promptLane {
+			return q, 0
+		}
+		h := w.states[n].hung
+		if sharded && l.busy[h] >= hungSenders[h] {
+			continue // one of these senders will come for it
+		}
+		if next == nil || h < hung || h == hung && q.turn < next.turn {
+			next, hung = q, h
+		}
+	}
+	return next, hung
+}
+
 // staff gives a lane that has jobs one more sender, if it may have more. It needs w.mu.
 func (w *watchdog) staff(i int) {
-	if l := &w.lanes[i]; len(l.jobs) > 0 && l.senders < maxSenders[w.deployment.sharded()][i] {
+	if q, _ := w.next(i); q == nil {
+		return
+	}
+	if l := &w.lanes[i]; l.senders < maxSenders[w.deployment.sharded()][i] {
 		l.senders++
 		w.wg.Go(func() { w.serve(i) })
 	}
@@ -101,7 +167,7 @@ func (w *watchdog) relieve(i int) {
 	switch {
 	case i == slowLane || w.deployment.sharded():
 		w.staff(i)
-	case len(w.lanes[i].jobs) == 0:
+	case len(w.lanes[i].queues[0].jobs) == 0:
 	case w.relief == nil:
 		w.relief = time.AfterFunc(soon, w.help)
 	default:
@@ -119,15 +185,21 @@ func (w *watchdog) help() {
 
 // serve makes requests until none is wanted.
 func (w *watchdog) serve(i int) {
-	l := &w.lanes[i]
+	l, served := &w.lanes[i], new(int)
 	for {
 		w.mu.Lock()
-		batch := l.take(w.maxBatch())
-		if len(batch) == 0 || w.closed {
+		*served--
+		q, hung := w.next(i)
+		if q == nil || w.closed {
 			l.senders--
 			w.mu.Unlock()
 			return
 		}
+		batch := q.take(w.maxBatch())
+		l.turns++
+		q.turn = l.turns
+		served = &l.busy[hung]
+		*served++
 		w.relieve(i)
 		w.mu.Unlock()
 		w.send(batch)
@@ -136,14 +208,11 @@ func (w *watchdog) serve(i int) {
 
 // take removes the jobs of the next batch: the first, and those of its kind not
 // far behind it.
-func (l *lane) take(most int) []*job {
-	if len(l.jobs) == 0 {
-		return nil
-	}
-	kind := l.jobs[0].need.kind()
-	n := min(len(l.jobs), 4*most)
+func (q *queue) take(most int) []*job {
+	kind := q.jobs[0].need.kind()
+	n := min(len(q.jobs), 4*most)
 	batch, left := make([]*job, 0, min(n, most)), []*job(nil)
-	for _, j := range l.jobs[:n] {
+	for _, j := range q.jobs[:n] {
 		if len(batch) < most && j.need.kind() == kind {
 			batch = append(batch, j)
 		} else {
@@ -152,11 +221,11 @@ func (l *lane) take(most int) []*job {
 	}
 	// What is left moves up to where the rest of the queue begins.
 	start := n - len(left)
-	copy(l.jobs[start:n], left)
-	clear(l.jobs[:start])
-	l.jobs = l.jobs[start:]
-	if len(l.jobs) == 0 {
-		l.jobs = nil
+	copy(q.jobs[start:n], left)
+	clear(q.jobs[:start])
+	q.jobs = q.jobs[start:]
+	if len(q.jobs) == 0 {
+		q.jobs = nil
 	}
 	return batch
 }
@@ -180,12 +249,23 @@ func (w *watchdog) send(batch []*job) {
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	results := w.deployment.runBatch(ctx, calls)
-	answered, silent := now(), true
+	answered, silent, vain := now(), true, true
 	for i, r := range results {
-		silent = silent && r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
+		vain = vain && r.Err != nil && driver.OutcomeOf(r.Err) != driver.OutcomeReplied
+		silent = silent && vain && driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
 		sent[i].reply(sending, answered, r.Value, late(r.Err))
 	}
 	w.mu.Lock()
-	w.suspect[shard] = silent
+	w.states[shard].note(sending.at, answered.at, silent, vain && answered.at.Sub(sending.at) >= hungTime)
 	w.mu.Unlock()
+}
+
+func (s *state) note(begun, ended time.Time, silent, hung bool) {
+	s.suspect = silent || hung
+	switch {
+	case !hung:
+		s.hung = 0
+	case !begun.Before(s.since): // else it hung together with the one that was counted
+		s.hung, s.since = min(s.hung+1, hungOften), ended
+	}
 }

@@ -32,8 +32,8 @@ type watchdog struct {
 	running bool
 	closed  bool
 	lanes   [2]lane
-	relief  *time.Timer  // for what a batch in the prompt lane has left there; nil at first
-	suspect [shards]bool // did not answer the last batch
+	relief  *time.Timer // for what a batch in the prompt lane has left there; nil at first
+	states  [shards]state
 
 	underway int // errands
 }

@@ -1,0 +1,148 @@
+package locker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// leasesOf locks n names of a part of the deployment.
+func leasesOf(t *testing.T, c *Client, part string, n int, ttl time.Duration) (leases []*Lease) {
+	for i := range n {
+		l, err := c.Mutex(fmt.Sprintf("{%s}%d", part, i), TTL(ttl)).Lock(t.Context())
+		require.NoError(t, err)
+		leases = append(leases, l)
+	}
+	return leases
+}
+
+// A part of a Cluster hangs, and is to release and renew many leases. Elsewhere a renewal fails once.
+func TestOneFailureIsNoReasonToStandBehindAHungShard(t *testing.T) {
+	for name, c := range map[string]struct {
+		parts, leases int
+		blip          func(context.Context) error
+	}{
+		"with one part that has much to do":                          {1, 1000, func(context.Context) error { return errLostReply }},
+		"with all parts of a node, and a failure that takes as long": {40, 20, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				client, err := New(sharded{f})
+				require.NoError(t, err)
+				defer client.Close()
+				good, dead := leasesOf(t, client, "good", 5, 10*time.Second), []*Lease(nil)
+				for i := 0; len(dead) < c.parts*c.leases; i++ {
+					part := fmt.Sprint("dead", i)
+					if client.deployment.shard(part) != client.deployment.shard("good") {
+						dead = append(dead, leasesOf(t, client, part, c.leases, time.Minute)...)
+					}
+				}
+				deadShard(f)
+				for _, l := range dead {
+					l.giveBack()
+				}
+				time.Sleep(20 * time.Second)
+				require.Equal(t, len(good), valid(good))
+				failed := map[string]bool{}
+				f.set(func() {
+					f.before = func(ctx context.Context, cmd driver.Command) error {
+						key := cmd.Keys()[0]
+						if strings.Contains(key, "dead") {
+							<-ctx.Done()
+							return ctx.Err()
+						}
+						f.mu.Lock()
+						first := !failed[key]
+						failed[key] = true
+						f.mu.Unlock()
+						if first {
+							return c.blip(ctx)
+						}
+						return nil
+					}
+				})
+				time.Sleep(15 * time.Second)
+				f.set(func() { assert.Len(t, failed, len(good)) })
+				assert.Equal(t, len(good), valid(good))
+				f.heal()
+				time.Sleep(10 * time.Second)
+			})
+		})
+	}
+}
+
+// laneOf is a watchdog of a Cluster with so many jobs for each shard in the slow lane.
+func laneOf(jobs ...int) *watchdog {
+	l := newLink(nil)
+	l.cluster.Store(true)
+	w := newWatchdog(l)
+	for shard, n := range jobs {
+		for range n {
+			w.lanes[slowLane].put(shard, &job{need: need{time.Second, true, uint8(shard)}})
+		}
+	}
+	return w
+}
+
+// beginNext begins with the next batch of the slow lane, and tells the shard; -1 if there is none.
+func (w *watchdog) beginNext() (shard int) {
+	l := &w.lanes[slowLane]
+	q, hung := w.next(slowLane)
+	if q == nil {
+		return -1
+	}
+	l.busy[hung]++
+	l.turns++
+	q.turn = l.turns
+	return int(q.take(1)[0].need.shard)
+}
+
+func TestShardsOfTheSlowLaneTakeTurns(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		hung []uint8
+		jobs []int
+		want []int
+	}{
+		{"all are well", []uint8{0, 0, 0}, []int{3, 1, 2}, []int{0, 1, 2, 0, 2, 0, -1}},
+		{"who has hung least comes first", []uint8{2, 1, 0}, []int{1, 1, 1}, []int{2, 1, 0, -1}},
+		{"one that refuses, and has much to do, leaves a sender", []uint8{0, 2}, []int{9, 1}, []int{0, 0, 0, 0, 0, 0, 0, 1, -1}},
+		{"those that hang leave senders", []uint8{2, 2, 1}, []int{9, 9, 9}, []int{2, 2, 2, 2, 0, 1, 0, -1}},
+	} {
+		w := laneOf(c.jobs...)
+		for shard, hung := range c.hung {
+			w.states[shard].hung = hung
+		}
+		var got []int
+		for len(got) < len(c.want) {
+			got = append(got, w.beginNext())
+		}
+		assert.Equal(t, c.want, got, c.name)
+		w.close()
+	}
+}
+
+func TestHungBatchesThatWereUnderWayTogetherCountOnce(t *testing.T) {
+	var s state
+	at := func(seconds int) time.Time { return time.Time{}.Add(time.Duration(seconds) * time.Second) }
+	s.note(at(1), at(3), true, true)
+	s.note(at(2), at(4), true, true)
+	assert.EqualValues(t, 1, s.hung)
+	for range 3 {
+		s.note(at(4), at(4), true, true)
+	}
+	assert.EqualValues(t, hungOften, s.hung)
+	assert.True(t, s.suspect)
+	s.note(at(5), at(6), true, false)
+	assert.Zero(t, s.hung, "a failure at once holds up nobody")
+	assert.True(t, s.suspect)
+	s.note(at(6), at(7), false, false)
+	assert.False(t, s.suspect)
+}
