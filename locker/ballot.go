@@ -228,7 +228,7 @@ func (b ballot) granted(final bool) (err error, ok bool) {
 	case other > spare:
 		return b.saidOther(isOther), true
 	case locked >= need:
-		return b.said(isLocked), true
+		return b.saidLocked(), true
 	case !final && !b.closed():
 		return nil, false
 	case yes+lost >= need:
@@ -236,7 +236,7 @@ func (b ballot) granted(final bool) (err error, ok bool) {
 	case b.count(isDeadlock) > 0:
 		return b.said(isDeadlock), true
 	case locked > 0:
-		return b.said(isLocked), true
+		return b.saidLocked(), true
 	case yes+silent >= need: // with those that cannot be asked now it may be had
 		return b.failure(), true
 	default:
@@ -259,6 +259,23 @@ func (b ballot) saidOther(is func(v vote) bool) error {
 		return b.said(more)
 	}
 	return b.said(is)
+}
+
+// saidLocked is said of those that say that others hold the lock. Of these it names whom most
+// do: one may be left over from a lease that is nobody's.
+func (b ballot) saidLocked() error {
+	nodes, most := map[string]int{}, ""
+	for _, v := range b {
+		if locked, ok := errors.AsType[*LockedError](v.Err); ok && locked.by != "" {
+			if nodes[locked.by]++; nodes[locked.by] > nodes[most] {
+				most = locked.by
+			}
+		}
+	}
+	return b.said(func(v vote) bool {
+		locked, ok := errors.AsType[*LockedError](v.Err)
+		return ok && (most == "" || locked.by == most)
+	})
 }
 
 // said gives the reason of the first vote that satisfies is.

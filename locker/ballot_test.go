@@ -257,6 +257,27 @@ func TestGranted(t *testing.T) {
 	}
 }
 
+// Where nodes name several holders, the one is told that most name: of the others something may be
+// left over.
+func TestGrantedNamesWhomMostName(t *testing.T) {
+	by := func(id string) namedVote {
+		return in(id, nil, &LockedError{Name: "k", Holder: Holder{Label: id}, by: id})
+	}
+	for name, b := range ballots(5, []namedVote{by("a"), by("b"), by("c")}) {
+		err, _ := b.granted(true)
+		locked, ok := errors.AsType[*LockedError](err)
+		require.True(t, ok, name)
+		named := map[string]int{}
+		for _, v := range b {
+			named[v.Err.(*LockedError).by]++
+		}
+		for id, n := range named {
+			assert.LessOrEqual(t, n, named[locked.by], "%s: %s", name, id)
+		}
+		assert.Equal(t, locked.by, locked.Holder.Label, name)
+	}
+}
+
 func TestTokensAgreed(t *testing.T) {
 	for _, test := range []struct {
 		tokens tokens
