@@ -290,7 +290,7 @@ func (b ballot) said(is func(v vote) bool) error {
 
 // failure says that too few nodes have answered, and what one of them said if none can
 // have done what it was asked. It is marked not sent only if no node has been sent
-// anything.
+// anything but those that take no part.
 func (b ballot) failure() error {
 	var refused, unable error
 	refusals, sent, certain := 0, false, true
@@ -298,6 +298,9 @@ func (b ballot) failure() error {
 		if !v.in || v.Err == nil {
 			sent, certain = true, false
 			continue
+		}
+		if isNew(v) {
+			continue // It has done nothing that counts, and what a SET did there is known.
 		}
 		outcome := driver.OutcomeOf(v.Err)
 		sent = sent || outcome != driver.OutcomeNotSent

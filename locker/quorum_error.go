@@ -50,6 +50,19 @@ func mostDone(err error) bool {
 	return ok && e.most
 }
 
+// forNow tells of the error of a call that asking again at once is of no use: what is missing is
+// the votes of nodes that are new.
+func forNow(err error) bool {
+	e, ok := errors.AsType[*QuorumError](err)
+	isNew := false
+	for i := 0; ok && i < len(e.Votes); i++ {
+		_, young := errors.AsType[errNew](e.Votes[i].Err)
+		isNew = isNew || young
+		ok = young || e.Votes[i].Err == nil || answered(e.Votes[i].Err)
+	}
+	return ok && isNew
+}
+
 // undecided tells that the lock is held by nobody, for all that is known: no majority
 // names the same holder, and none is a reader, of which there may be many.
 func (e *QuorumError) undecided() bool {

@@ -252,7 +252,7 @@ func TestQuorumRaisedLongestTTLLeavesOutYoungerNodes(t *testing.T) {
 		meet(t, nodes.client(t, QuorumConfig{LongestTTL: 50 * time.Minute}))
 		_, err := nodes.client(t, QuorumConfig{LongestTTL: 6 * time.Hour}).Mutex("k").TryLock(t.Context())
 		assert.ErrorIs(t, err, ErrUnavailable)
-		assert.ErrorContains(t, err, "takes no part for 4h59m")
+		assert.ErrorContains(t, err, "takes no part for 5h0m0s more")
 	})
 }
 
@@ -271,6 +271,62 @@ func TestQuorumOfNewNodes(t *testing.T) {
 		c := nodes.client(t, QuorumConfig{Bootstrap: true})
 		_, err := c.Mutex("k").TryLock(t.Context())
 		assert.NoError(t, err)
+	})
+}
+
+// Whoever tries once is told at once that the nodes take no part, whether all are new or one gives
+// the lock, and asks each of them once.
+func TestQuorumTryLockOfNewNodesDoesNotAskAgain(t *testing.T) {
+	for _, opts := range [][]Option{nil, {Fenced()}, {ForWriting()}} {
+		for name, other := range map[string]func(f *fakeDeployment){
+			"all are new": func(*fakeDeployment) {},
+			"one is not":  func(f *fakeDeployment) { fakeQuorum{f}.established() },
+		} {
+			t.Run(name, func(t *testing.T) {
+				quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+					other(nodes[0])
+					c := nodes.client(t, QuorumConfig{})
+					_, _ = c.Mutex("k", opts...).TryLock(t.Context())
+					synctest.Wait()
+					var asked atomic.Int32
+					nodes[1].set(func() {
+						nodes[1].before = func(_ context.Context, cmd driver.Command) error {
+							if mutexFamily.acquire.runs(cmd) || holdFamily.acquire.runs(cmd) {
+								asked.Add(1)
+							}
+							return nil
+						}
+					})
+					begun := time.Now()
+					_, err := c.Mutex("k", opts...).TryLock(t.Context())
+					assert.ErrorIs(t, err, ErrUnavailable)
+					assert.ErrorContains(t, err, "takes no part for 1m0s more")
+					assert.Zero(t, time.Since(begun))
+					synctest.Wait()
+					assert.LessOrEqual(t, asked.Load(), int32(1))
+					assert.Zero(t, nodes.holding("k"))
+				})
+			})
+		}
+	}
+}
+
+// What a SET has given at nodes that turn out to be new is given back.
+func TestQuorumTryLockOfNodesThatTurnOutToBeNew(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		rounds(t, c, 2)
+		for _, f := range nodes {
+			f.FlushAll()
+		}
+		begun := time.Now()
+		_, err := c.Mutex("k").TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrUnavailable)
+		assert.Less(t, time.Since(begun), 10*time.Millisecond)
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
 	})
 }
 
