@@ -58,10 +58,14 @@ func (q *quorum) lead(r *request, script call, offer []string) []call {
 // reader returns what reads the answers of a node to calls that take the lock, and notes in
 // taken where it was given although that is no vote.
 func (q *quorum) reader(r *request, taken *taken) func(node int, answers []driver.Result) (Token, error) {
+	var known [maxNodes]*marker // before anything is sent: one that is learned later tells nothing of a SET
+	for i, n := range q.nodes {
+		known[i] = n.marker.Load()
+	}
 	return func(node int, answers []driver.Result) (Token, error) {
 		n := q.nodes[node]
 		if len(answers) == 2 {
-			given, err := n.set(r, answers)
+			given, err := n.set(r, known[node], answers)
 			taken[node].certainly = taken[node].certainly || given
 			return 0, err
 		}
@@ -78,11 +82,11 @@ func (q *quorum) reader(r *request, taken *taken) func(node int, answers []drive
 	}
 }
 
-// set reads what a node has answered to SET and GET. given tells whether it has given the
+// set reads what a node has answered to SET and GET, where m was its marker. given tells whether it has given the
 // lock, which it may have although it takes no part.
-func (n *node) set(r *request, answers []driver.Result) (given bool, err error) {
+func (n *node) set(r *request, m *marker, answers []driver.Result) (given bool, err error) {
 	set, found := answers[0], answers[1]
-	switch m := n.marker.Load(); {
+	switch {
 	case set.Err != nil:
 		return false, set.Err
 	case set.Value == nil:
@@ -92,7 +96,7 @@ func (n *node) set(r *request, answers []driver.Result) (given bool, err error) 
 	case found.Err != nil:
 		return true, found.Err
 	case m == nil || found.Value != m.value:
-		n.marker.Store(nil)
+		n.marker.CompareAndSwap(m, nil)
 		return true, errNew{}
 	}
 	return true, nil

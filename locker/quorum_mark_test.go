@@ -110,3 +110,25 @@ func TestQuorumMarkersOutliveALongLease(t *testing.T) {
 		assert.NoError(t, err)
 	})
 }
+
+// The marker behind a SET tells that the node had kept its data when the SET was sent, not when the
+// answer is read: it may have lost them in between, and be known by another marker since.
+func TestQuorumMarkerIsThatOfTheSending(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		q := nodes.client(t, QuorumConfig{}).quorum
+		q.nodes[0].learn("1")
+		q.nodes[1].learn("1")
+		var given taken
+		read := q.reader(&request{name: "k"}, &given)
+		q.nodes[0].learn("2")
+		answers := func(marker string) []driver.Result { return []driver.Result{{Value: "OK"}, {Value: marker}} }
+		_, err := read(0, answers("2"))
+		assert.ErrorAs(t, err, new(errNew))
+		assert.True(t, given[0].certainly)
+		assert.Equal(t, "2", q.nodes[0].marker.Load().value, "it is learned already")
+		_, err = read(1, answers("1"))
+		assert.NoError(t, err)
+		_, err = read(2, answers("1"))
+		assert.ErrorAs(t, err, new(errNew))
+	})
+}
