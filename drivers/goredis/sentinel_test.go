@@ -97,6 +97,7 @@ func TestSentinelSaysNothingOfNewMaster(t *testing.T) {
 }
 
 func TestSentinelUserWithoutPassword(t *testing.T) {
+	servertest.SkipBefore(t, 6, 2, "a Sentinel with users")
 	nodes := servertest.Sentinel(t, servertest.SentinelConfig("user", "asker", "on", "nopass", "~*", "&*", "+@all"))
 	conn := open(t, driver.Config{
 		Mode: driver.ModeSentinel, Network: "tcp", Addrs: nodes.Addrs(), Master: servertest.MasterName,

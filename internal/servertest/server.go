@@ -107,7 +107,10 @@ func newServer(tb testing.TB, k kind, set *settings) *Server {
 		version:  v,
 		dir:      dir,
 	}
-	s.control.socket = s.Socket
+	s.control.socket, s.control.auth = s.Socket, []string{"AUTH", ControlUser, "any"}
+	if k == kindSentinel && v.before(version{6, 2}) { // which knows no users
+		s.control.auth = set.sentinelAuth()
+	}
 	tb.Cleanup(func() {
 		s.control.close()
 		s.stop()

@@ -58,7 +58,7 @@ func TestReplies(t *testing.T) {
 	assert.Equal(t, "", do(t, s, "ECHO", ""))
 	assert.Equal(t, []any{int64(1), nil, []any{"x"}, ReplyError("ERR inner")},
 		do(t, s, "EVAL", "return {1, false, {'x'}, redis.error_reply('ERR inner')}", "0"))
-	assert.Nil(t, do(t, s, "BLPOP", "empty", "0.001"))
+	assert.Nil(t, do(t, s, "BLPOP", "empty", "0.01"))
 
 	_, err := s.Do("INCR", "k")
 	var refusal ReplyError

@@ -90,10 +90,22 @@ func (v version) rules(rules []string) []string {
 
 // understood returns the configuration as a server of that version takes it.
 func (v version) understood(config []directive) []directive {
+	config = slices.Clone(config)
 	for i, d := range config {
 		if d[0] == "user" {
 			config[i] = v.rules(d)
 		}
 	}
 	return config
+}
+
+// sentinelAuth is how to say to a Sentinel of that configuration, which knows no users, who
+// one is: nothing, where it has no password.
+func (s *settings) sentinelAuth() []string {
+	for _, d := range slices.Backward(s.sentinels) {
+		if d[0] == "requirepass" {
+			return []string{"AUTH", d[1]}
+		}
+	}
+	return nil
 }
