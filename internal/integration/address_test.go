@@ -101,7 +101,7 @@ func TestUserPasswordAndDatabaseByDSN(t *testing.T) {
 	const odd = "p@ss/w?rd#%:&+ " + canary
 	srv := servertest.Single(t, servertest.Password("default's"),
 		servertest.Config("user", "ann", "on", ">"+canary, "~*", "&*", "+@all"))
-	do(t, srv, "ACL", "SETUSER", "odd:man", "on", ">"+odd, "~*", "&*", "+@all")
+	do(t, srv, append([]string{"ACL", "SETUSER", "odd:man"}, servertest.Rules(t, "on", ">"+odd, "~*", "&*", "+@all")...)...)
 	eachDriver(t, func(t *testing.T, d driverUnderTest) {
 		t.Parallel()
 		requireWorks(t, d, "redis://ann:"+canary+"@"+srv.Addr+"/3")

@@ -38,7 +38,7 @@ func (p permitted) set(t *testing.T, rules ...string) {
 	if rules == nil {
 		rules = append([]string{"reset"}, p.user.Rules...)
 	}
-	do(t, p.srv, append([]string{"ACL", "SETUSER", p.user.Name}, rules...)...)
+	do(t, p.srv, append([]string{"ACL", "SETUSER", p.user.Name}, servertest.Rules(t, rules...)...)...)
 }
 
 // neededCommands are the permissions of docs/servers.md without which there is an error:
