@@ -38,7 +38,7 @@ func TestOpenReaches(t *testing.T) {
 		srv := servertest.Single(t, servertest.Password(password))
 		c := open(t, driver.Config{Addrs: []string{srv.Addr}, Password: password, DB: 3, ClientName: "me"})
 		require.Equal(t, "me", do(t, c, "CLIENT", "GETNAME"))
-		require.Contains(t, do(t, c, "CLIENT", "INFO"), " db=3 ")
+		require.Contains(t, do(t, c, "CLIENT", "LIST"), " db=3 ")
 	})
 	t.Run("User", func(t *testing.T) {
 		srv := servertest.Single(t, servertest.Config("user", "ann", "on", ">"+password, "~*", "+@all"))
@@ -55,7 +55,7 @@ func TestOpenReaches(t *testing.T) {
 		c := open(t, driver.Config{Addrs: []string{srv.Addr}, Password: password, DB: 3, ClientName: "me"})
 		require.Equal(t, "default", do(t, c, "ACL", "WHOAMI"))
 		require.Equal(t, "me", do(t, c, "CLIENT", "GETNAME"))
-		require.Contains(t, do(t, c, "CLIENT", "INFO"), " db=3 ")
+		require.Contains(t, do(t, c, "CLIENT", "LIST"), " db=3 ")
 	})
 	t.Run("Unix", func(t *testing.T) {
 		srv := servertest.Single(t)
