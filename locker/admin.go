@@ -18,6 +18,10 @@ import (
 // touching anything if the key does not hold a lock of this library. On a quorum it returns
 // ErrUnknown also where so many nodes have lost their data less than LongestTTL ago that
 // somebody may believe in a lease of which they know nothing any more.
+//
+// It asks once, for as long as [AttemptTimeout] and ctx allow. Where nothing was changed for
+// certain the error is [ErrUnavailable], the cause of ctx, [ErrPermission], [ErrInvalid] for
+// a name that cannot be one, or [ErrClosed].
 func (c *Client) ForceRelease(ctx context.Context, name string) ([]Holder, error) {
 	m := c.Mutex(name)
 	v, err := m.admin(ctx, forceRelease(name), c.lookCall(breakScript, m.keys.record, m.keys.queue, m.keys.entries), true)

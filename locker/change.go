@@ -14,12 +14,12 @@ import (
 // Of two readers that want to upgrade the second gets [ErrDeadlock] at once, since
 // each would wait for the other. It has to unlock, and then to lock for writing; what
 // it has read may have changed by then. If this lease ends before the lock is had
-// for writing, so does Upgrade, and returns why. Its other errors are those of
-// [Mutex.Lock].
+// for writing, so does Upgrade, and returns why. A lease that does not read under a
+// read-write lock gives [ErrInvalid]. Its other errors are those of [Mutex.Lock].
 func (l *Lease) Upgrade(ctx context.Context) (*Lease, error) { return l.upgrade(ctx, true) }
 
 // TryUpgrade is Upgrade if no other reader holds the lock at present, and returns a
-// [*LockedError] if one does.
+// [*LockedError] if one does. Its other errors are those of Upgrade and [Mutex.TryLock].
 func (l *Lease) TryUpgrade(ctx context.Context) (*Lease, error) { return l.upgrade(ctx, false) }
 
 func (l *Lease) upgrade(ctx context.Context, wait bool) (*Lease, error) {
@@ -36,7 +36,9 @@ func (l *Lease) upgrade(ctx context.Context, wait bool) (*Lease, error) {
 // Downgrade turns the lease from writing to reading without a gap in which another
 // writer could have the lock. The lease returned reads; this one is over, as after
 // Unlock. Readers who wait are let in. After an error this lease is as it was, unless
-// the error is [ErrLost].
+// the error is [ErrLost]. A lease that does not hold a read-write lock for writing gives
+// [ErrInvalid], one that is over what [Lease.Err] says. The other errors are those of
+// [Mutex.TryLock].
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if err := l.changeable(modeWrite, "downgrade"); err != nil {
 		return nil, err

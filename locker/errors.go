@@ -70,8 +70,10 @@ var (
 	// ErrInvalid: an argument or option cannot be used. Nothing was sent.
 	ErrInvalid = errors.New("locker: invalid argument")
 
-	// ErrClosed: the client is closed.
-	ErrClosed = errors.New("locker: client closed")
+	// ErrClosed: the client is closed, by [Client.Close] or because the application's own
+	// client, which it wraps, was. No call on it will succeed any more: make another, and
+	// close a client only when nothing uses it.
+	ErrClosed = errors.New("locker: client closed (make another; close a client when nothing uses it)")
 )
 
 func invalid(problem string) error {

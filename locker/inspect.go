@@ -31,6 +31,11 @@ func (s Status) Held() bool { return len(s.Holders) > 0 }
 // On a quorum it returns ErrUnavailable also where a majority of the nodes are new, or have
 // lost their data less than LongestTTL ago, and none of the others knows who holds the lock:
 // who does may not know it yet. The error says for how long that is so.
+//
+// It asks once, for as long as [AttemptTimeout] and ctx allow, and returns [ErrUnavailable] if
+// the server cannot be reached or cannot serve at present, the cause of ctx if that
+// ended first, [ErrPermission], [ErrInvalid] for a name that cannot be one, and
+// [ErrClosed].
 func (c *Client) Inspect(ctx context.Context, name string) (Status, error) {
 	m := c.Mutex(name)
 	v, err := m.admin(ctx, fmt.Sprintf("inspect %q", name), c.inspectCall(&m.keys), false)

@@ -253,14 +253,16 @@ func Metadata(text string) Option {
 }
 
 // Prefix is put before every name to make the server's key. All clients that
-// share locks need the same one. The default is none.
+// share locks need the same one. The default is none. [New] returns [ErrInvalid] for one of
+// more than 1024 bytes, or that begins with "__golocker:", which is reserved for the side
+// keys of locks; so does every call with a name that does so together with it.
 func Prefix(prefix string) ClientOption {
 	return clientOption(func(c *clientConfig) { c.prefix = prefix })
 }
 
 // Label names this client in [Holder], for others to see; it decides
 // nothing. The default is the host's name and the process id. At most 256 bytes,
-// without control characters and "|".
+// without control characters and "|"; [New] returns [ErrInvalid] for another.
 func Label(label string) ClientOption {
 	return clientOption(func(c *clientConfig) { c.label = label })
 }
