@@ -20,6 +20,12 @@
 //     that are all new do so too, unless Config.Bootstrap says that no lock was
 //     ever held there.
 //   - No TTL may exceed LongestTTL.
+//   - The margin for clocks that drift is fixed, as on one server: a lease ends on the client
+//     by 1 % of its TTL, 2 ms and the larger of TTL/20 and 100 ms earlier than on the servers. 1 % is for
+//     clocks that run at different rates, far more than those of any machine that works do; 2 ms
+//     for the rounding of the servers; the rest for timers that fire late where CPU is scarce. It is
+//     no option: too small a margin would break exclusion without a word, and a clock for which this
+//     one does not suffice is broken.
 //
 // The servers must be independent masters: an odd number from 3 to 15, none of them a
 // replica of another, nor a Cluster.
