@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A model says what one lock has to do, in plain Go. It is written from the design
-// and from what docs/ promises, and not from the scripts: what is over by time is
+// A model says what one lock has to do, in plain Go. It is written from the
+// invariants of docs/guarantees.md and what else docs/ promises, and not from the scripts: what is over by time is
 // simply not there any more, and ids, tokens and places are counted 1, 2, 3.
 //
 // Its clock stands still during a request.

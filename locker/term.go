@@ -5,7 +5,7 @@ import "time"
 // A term is the time in which a holder may believe in its lease. It runs from the
 // sending of the request that armed the server's TTL, which is before the server
 // began to count, and ends early by a margin, so that the holder has stopped by
-// the time the server lets anybody else in (invariants I1 and I2 of the design).
+// the time the server lets anybody else in (invariants I1 and I2 of docs/guarantees.md).
 type term struct {
 	deadline time.Time
 	asleep   time.Duration // as of the sending

@@ -27,7 +27,8 @@ var (
 	perProcessor = flag.Int("hogs", 3, "how many processes want each processor")
 )
 
-// margin is m of the design: how late the context of a lease may end.
+// margin is how late the context of a lease may end, without which I2 of
+// docs/guarantees.md would not hold.
 func margin() time.Duration { return max(*ttl/20, 100*time.Millisecond) }
 
 const (
