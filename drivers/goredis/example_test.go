@@ -2,11 +2,13 @@ package goredis_test
 
 import (
 	"log"
+	"os"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/golocker/golocker/drivers/goredis"
 	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
 )
 
 func ExampleWrap() {
@@ -43,4 +45,22 @@ func ExampleDriver() {
 		log.Fatal(err)
 	}
 	defer locks.Close() // closes its connections, too
+}
+
+// A setting that no DSN should hold is put into its Config.
+func ExampleDriver_OpenConnector() {
+	cfg, err := driver.ParseDSN("rediss://locks@redis.internal:6379/0?timeout=1s")
+	if err != nil {
+		log.Fatal(err)
+	}
+	cfg.Password = driver.Secret(os.Getenv("LOCKS_PASSWORD"))
+	connector, err := goredis.Driver{}.OpenConnector(cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	locks, err := locker.New(connector)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
 }

@@ -3,12 +3,15 @@ package rueidis_test
 import (
 	"context"
 	"fmt"
+	"log"
+	"os"
 
 	"github.com/alicebob/miniredis/v2"
 	rue "github.com/redis/rueidis"
 
 	"github.com/golocker/golocker/drivers/rueidis"
 	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // An application locks with the rueidis client that it has.
@@ -70,4 +73,22 @@ func ExampleDriver() {
 		fmt.Println(err)
 	}
 	// Output: locked: true
+}
+
+// A setting that no DSN should hold is put into its Config.
+func ExampleDriver_OpenConnector() {
+	cfg, err := driver.ParseDSN("rediss://locks@redis.internal:6379/0?timeout=1s")
+	if err != nil {
+		log.Fatal(err)
+	}
+	cfg.Password = driver.Secret(os.Getenv("LOCKS_PASSWORD"))
+	connector, err := rueidis.Driver{}.OpenConnector(cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	locks, err := locker.New(connector)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
 }

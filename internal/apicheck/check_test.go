@@ -132,6 +132,85 @@ type Doer interface{ Do() }
 	assert.NotContains(t, errs, "Plain.A")
 }
 
+// An identifier that is called like a type shows nothing of it.
+func TestOnlyWhatIsUsedByItsTypeIsShown(t *testing.T) {
+	files := good()
+	files["a/b.go"] = `package a
+
+// A Client is one by whose name something else goes.
+type Client struct{}
+
+// Snapshot is that as well.
+type Snapshot struct{}
+
+// A Kind is a field elsewhere.
+type Kind int
+
+// Lost is in a test only.
+type Lost struct{}
+
+// Alone is in a function that no example calls.
+type Alone struct{}
+
+// Shown is what [Make] makes.
+type Shown struct{}
+
+// Make makes one of several.
+func Make() ([]*Shown, error) { return nil, nil }
+
+// A Helper is what an example's own type is.
+type Helper interface{ Help() }
+
+// An Inner is in a method of that.
+type Inner struct{}
+
+// Outer is another name.
+type Outer = Point
+`
+	files["a/b_test.go"] = `package a_test
+
+import (
+	"testing"
+
+	"example.org/a"
+)
+
+type thing struct{ Kind string }
+
+func (thing) Snapshot() int { return 0 }
+
+type helper struct{}
+
+var _ a.Helper = helper{}
+
+func (helper) Help() { _ = a.Inner{} }
+
+func ExampleMake() {
+	Client := thing{Kind: "x"}
+	_ = Client.Kind
+	_ = Client.Snapshot()
+	shown, _ := a.Make()
+	_ = shown
+	helper{}.Help()
+	var _ a.Outer
+}
+
+func TestLost(t *testing.T) { _ = a.Lost{} }
+
+func alone() { _ = a.Alone{} }
+`
+	repository(t, files)
+	call(t, "-write")
+	status, _, errs := call(t)
+	assert.Equal(t, 1, status)
+	for _, name := range []string{"Client", "Snapshot", "Kind", "Lost", "Alone"} {
+		assert.Contains(t, errs, "type "+name+" is in no example")
+	}
+	for _, name := range []string{"Shown", "Helper", "Inner", "Outer", "Point", "Mover"} {
+		assert.NotContains(t, errs, "type "+name+" is in no example")
+	}
+}
+
 func TestSince(t *testing.T) {
 	before := repository(t, good())
 	files := good()

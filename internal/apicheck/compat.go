@@ -12,7 +12,7 @@ import (
 // checkCompatible prints how the API has changed since the version in folder, and returns
 // an error if a user of that version might not compile any more.
 func checkCompatible(folder string, modules []module, out io.Writer) error {
-	before, err := load(folder)
+	before, err := load(folder, false)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func checkDocs(modules []module) error {
 	var faults []error
 	for _, m := range modules {
 		for _, p := range m.packages {
-			found, err := undocumented(p)
+			found, err := undocumented(p, shownIn(m.tests[p.PkgPath]))
 			if err != nil {
 				return err
 			}
@@ -38,7 +38,7 @@ func (c *check) fault(at token.Pos, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("%s: %s", c.fset.Position(at), fmt.Sprintf(format, args...)))
 }
 
-func undocumented(p *packages.Package) ([]error, error) {
+func undocumented(p *packages.Package, shown shown) ([]error, error) {
 	if len(p.Syntax) == 0 {
 		return nil, nil // it has tests only
 	}
@@ -51,7 +51,11 @@ func undocumented(p *packages.Package) ([]error, error) {
 	for _, file := range p.Syntax {
 		c.file(file)
 	}
-	used := usedInExamples(tests)
+	for _, t := range exportedTypes(p.Syntax) {
+		if !shown[typeKey(p.PkgPath, t.Name.Name)] {
+			c.fault(t.Pos(), "type %s is in no example", t.Name)
+		}
+	}
 	d, err := doc.NewFromFiles(fset, append(slices.Clone(p.Syntax), tests...), p.PkgPath)
 	if err != nil {
 		return nil, err
@@ -60,12 +64,12 @@ func undocumented(p *packages.Package) ([]error, error) {
 	if !strings.HasPrefix(d.Doc, "Package "+d.Name+" ") {
 		c.fault(start, "the package comment must begin with %q", "Package "+d.Name)
 	}
-	c.examples(start, d, used)
+	c.examples(start, d)
 	return c.faults, nil
 }
 
-// examples looks for an example of the package, and one in which each type is used.
-func (c *check) examples(start token.Pos, d *doc.Package, used map[string]bool) {
+// examples looks for an example of the package.
+func (c *check) examples(start token.Pos, d *doc.Package) {
 	some := len(d.Examples) > 0
 	for _, f := range d.Funcs {
 		some = some || len(f.Examples) > 0
@@ -75,38 +79,10 @@ func (c *check) examples(start token.Pos, d *doc.Package, used map[string]bool) 
 		for _, f := range append(slices.Clone(t.Funcs), t.Methods...) {
 			some = some || len(f.Examples) > 0
 		}
-		if !used[t.Name] {
-			c.fault(t.Decl.Pos(), "type %s is in no example", t.Name)
-		}
 	}
 	if !some {
 		c.fault(start, "package %s has no example", d.Name)
 	}
-}
-
-// usedInExamples returns the identifiers in the examples, and in what else a file with
-// examples declares for them.
-func usedInExamples(tests []*ast.File) map[string]bool {
-	used := map[string]bool{}
-	for _, file := range tests {
-		if len(doc.Examples(file)) == 0 {
-			continue
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.FuncDecl:
-				return !strings.HasPrefix(n.Name.Name, "Test")
-			case *ast.Ident:
-				used[n.Name] = true
-			}
-			return true
-		})
-		for _, e := range doc.Examples(file) { // ExampleT and ExampleT_F are examples of T
-			name, _, _ := strings.Cut(e.Name, "_")
-			used[name] = true
-		}
-	}
-	return used
 }
 
 // file checks the declarations of a file.

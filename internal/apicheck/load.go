@@ -21,13 +21,15 @@ type module struct {
 	folder   string // as in go.work, without "./"
 	path     string
 	packages []*packages.Package
+	tests    map[string][]*packages.Package // by the path of the package that they test
 }
 
 // notImported are the modules in go.work that are programs, whatever packages they have.
 var notImported = map[string]bool{"bench": true, "docs": true, "examples": true}
 
-// load loads the packages of the workspace in root that others can import.
-func load(root string) ([]module, error) {
+// load loads the packages of the workspace in root that others can import, with their
+// tests if these are wanted.
+func load(root string, tests bool) ([]module, error) {
 	folders, err := workspace(root)
 	if err != nil {
 		return nil, err
@@ -40,7 +42,7 @@ func load(root string) ([]module, error) {
 			continue
 		}
 		patterns = append(patterns, "./"+folder+"/...")
-		m := &module{folder: folder}
+		m := &module{folder: folder, tests: map[string][]*packages.Package{}}
 		modules[folder] = m
 		order = append(order, m)
 	}
@@ -49,10 +51,11 @@ func load(root string) ([]module, error) {
 		return nil, err
 	}
 	found, err := packages.Load(&packages.Config{
-		Dir: root,
-		Env: append(os.Environ(), "GOWORK="+filepath.Join(absolute, "go.work")),
+		Dir:   root,
+		Tests: tests,
+		Env:   append(os.Environ(), "GOWORK="+filepath.Join(absolute, "go.work")),
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
-			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedModule,
+			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedModule | packages.NeedForTest,
 	}, patterns...)
 	if err != nil {
 		return nil, err
@@ -62,13 +65,17 @@ func load(root string) ([]module, error) {
 			return nil, fmt.Errorf("%s: %w", p.PkgPath, p.Errors[0])
 		}
 		if p.Name == "main" || strings.Contains(p.PkgPath+"/", "/internal/") {
-			continue
+			continue // so are the programs that go test makes
 		}
 		folder, err := filepath.Rel(absolute, p.Module.Dir)
 		if err != nil {
 			return nil, err
 		}
 		m := modules[filepath.ToSlash(folder)]
+		if p.ForTest != "" {
+			m.tests[p.ForTest] = append(m.tests[p.ForTest], p)
+			continue
+		}
 		m.path = p.Module.Path
 		m.packages = append(m.packages, p)
 	}

@@ -30,7 +30,7 @@ func run(args []string, out, errs io.Writer) int {
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
 		return 2
 	}
-	modules, err := load(".")
+	modules, err := load(".", *since == "" && !*write)
 	if err == nil {
 		switch {
 		case *since != "":
