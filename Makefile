@@ -188,7 +188,7 @@ endef
 bench: server ## compare with other lock libraries, all of it (an hour, Linux)
 	$(call measure,full)
 
-# The cells of bench/bars/list.go, and what they are compared with.
+# The cells of bench/internal/bars/list.go, and what they are compared with.
 BARS := -scenario free,parallel,contend,procs,held,quorum,waiters \
 	-only 'floor/*,golocker/*,redsync/*+failfast' \
 	-match 'goroutines=1,goroutines=16,goroutines=128,goroutines=1024,procs=32,locks=100000,waiters=1000'

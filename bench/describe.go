@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/golocker/golocker/bench/harness"
-	"github.com/golocker/golocker/bench/report"
+	"github.com/golocker/golocker/bench/internal/harness"
+	"github.com/golocker/golocker/bench/internal/report"
 	"github.com/golocker/golocker/internal/servertest"
 )
 

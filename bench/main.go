@@ -15,11 +15,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/golocker/golocker/bench/bars"
-	"github.com/golocker/golocker/bench/contestants"
-	"github.com/golocker/golocker/bench/harness"
-	"github.com/golocker/golocker/bench/report"
-	"github.com/golocker/golocker/bench/scenarios"
+	"github.com/golocker/golocker/bench/internal/bars"
+	"github.com/golocker/golocker/bench/internal/contestants"
+	"github.com/golocker/golocker/bench/internal/harness"
+	"github.com/golocker/golocker/bench/internal/report"
+	"github.com/golocker/golocker/bench/internal/scenarios"
 )
 
 // flags are the command line.

@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/golocker/golocker/bench/contestants"
-	"github.com/golocker/golocker/bench/harness"
-	"github.com/golocker/golocker/bench/report"
+	"github.com/golocker/golocker/bench/internal/contestants"
+	"github.com/golocker/golocker/bench/internal/harness"
+	"github.com/golocker/golocker/bench/internal/report"
 )
 
 // One process holds many locks and keeps them alive.

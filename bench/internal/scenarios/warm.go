@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/golocker/golocker/bench/contestants"
+	"github.com/golocker/golocker/bench/internal/contestants"
 )
 
 // warmPairs makes a locker connect and load its scripts.

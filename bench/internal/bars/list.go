@@ -1,8 +1,8 @@
 package bars
 
 import (
-	"github.com/golocker/golocker/bench/report"
-	"github.com/golocker/golocker/bench/scenarios"
+	"github.com/golocker/golocker/bench/internal/report"
+	"github.com/golocker/golocker/bench/internal/scenarios"
 )
 
 // Who has to meet a bar.

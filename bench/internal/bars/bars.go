@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/golocker/golocker/bench/report"
+	"github.com/golocker/golocker/bench/internal/report"
 )
 
 // A row is one bar for each of the contestants.

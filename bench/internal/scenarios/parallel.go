@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/golocker/golocker/bench/contestants"
-	"github.com/golocker/golocker/bench/report"
+	"github.com/golocker/golocker/bench/internal/contestants"
+	"github.com/golocker/golocker/bench/internal/report"
 )
 
 // Many goroutines lock keys of their own at the same time, through one locker.

@@ -1,8 +1,8 @@
 package scenarios
 
 import (
-	"github.com/golocker/golocker/bench/contestants"
-	"github.com/golocker/golocker/bench/report"
+	"github.com/golocker/golocker/bench/internal/contestants"
+	"github.com/golocker/golocker/bench/internal/report"
 )
 
 // What contestants are compared with, for the ratio columns.

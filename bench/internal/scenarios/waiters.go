@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/golocker/golocker/bench/contestants"
-	"github.com/golocker/golocker/bench/harness"
-	"github.com/golocker/golocker/bench/report"
+	"github.com/golocker/golocker/bench/internal/contestants"
+	"github.com/golocker/golocker/bench/internal/harness"
+	"github.com/golocker/golocker/bench/internal/report"
 )
 
 // Many goroutines of one process wait for a key that a stranger holds: another locker,

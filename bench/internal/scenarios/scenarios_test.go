@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/golocker/golocker/bench/contestants"
-	"github.com/golocker/golocker/bench/harness"
-	"github.com/golocker/golocker/bench/report"
+	"github.com/golocker/golocker/bench/internal/contestants"
+	"github.com/golocker/golocker/bench/internal/harness"
+	"github.com/golocker/golocker/bench/internal/report"
 	"github.com/golocker/golocker/internal/servertest"
 )
 

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/golocker/golocker/bench/contestants"
-	"github.com/golocker/golocker/bench/harness"
+	"github.com/golocker/golocker/bench/internal/contestants"
+	"github.com/golocker/golocker/bench/internal/harness"
 )
 
 // The measurement that free and parallel share.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/golocker/golocker/bench/contestants"
-	"github.com/golocker/golocker/bench/harness"
-	"github.com/golocker/golocker/bench/report"
+	"github.com/golocker/golocker/bench/internal/contestants"
+	"github.com/golocker/golocker/bench/internal/harness"
+	"github.com/golocker/golocker/bench/internal/report"
 )
 
 // One goroutine locks and unlocks keys that nobody else wants.

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/golocker/golocker/bench/contestants"
-	"github.com/golocker/golocker/bench/harness"
-	"github.com/golocker/golocker/bench/report"
+	"github.com/golocker/golocker/bench/internal/contestants"
+	"github.com/golocker/golocker/bench/internal/harness"
+	"github.com/golocker/golocker/bench/internal/report"
 )
 
 // The server freezes for a tenth of a second, three times, while goroutines lock free

@@ -8,8 +8,8 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/golocker/golocker/bench/contestants"
-	"github.com/golocker/golocker/bench/harness"
+	"github.com/golocker/golocker/bench/internal/contestants"
+	"github.com/golocker/golocker/bench/internal/harness"
 )
 
 // Some measurements need processes of their own: this program again, told what to do

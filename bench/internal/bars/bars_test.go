@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/golocker/golocker/bench/contestants"
-	"github.com/golocker/golocker/bench/report"
-	"github.com/golocker/golocker/bench/scenarios"
+	"github.com/golocker/golocker/bench/internal/contestants"
+	"github.com/golocker/golocker/bench/internal/report"
+	"github.com/golocker/golocker/bench/internal/scenarios"
 )
 
 func TestBarsAreMetOrMissed(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/golocker/golocker/bench/harness"
+	"github.com/golocker/golocker/bench/internal/harness"
 )
 
 // The floor of everything: commands encoded by hand over bare sockets that are kept
