@@ -59,7 +59,14 @@ func BenchmarkPairObserved(b *testing.B) {
 }
 
 // instantNode says yes to whoever wants the lock.
-type instantNode struct{ instant }
+type instantNode struct {
+	instant
+	id string
+}
+
+func (c instantNode) Describe(context.Context) (driver.Topology, error) {
+	return driver.Topology{RunID: c.id}, nil
+}
 
 func (c instantNode) Connect(context.Context) (driver.Conn, error) { return c, nil }
 func (c instantNode) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
@@ -70,7 +77,9 @@ func (c instantNode) Do(ctx context.Context, cmd driver.Command) (driver.Value, 
 }
 
 func BenchmarkPairOnQuorum(b *testing.B) {
-	c, err := NewQuorum([]driver.Connector{instantNode{}, instantNode{}, instantNode{}, instantNode{}, instantNode{}})
+	c, err := NewQuorum([]driver.Connector{
+		instantNode{id: "a"}, instantNode{id: "b"}, instantNode{id: "c"}, instantNode{id: "d"}, instantNode{id: "e"},
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
