@@ -28,7 +28,6 @@ var notOnQuorum = map[string]string{
 	"Lock/Watchdog/Off":                   oneServer,
 	"Lock/Watchdog/Batch":                 oneServer,
 	"Lock/Loss/LateReply":                 oneFault,
-	"Lock/Handover/OneWins":               split,
 	"Lock/WakeUp/PollOnly":                oneConnector,
 	"Lock/WakeUp/OneConnection":           oneServer,
 	"Lock/Queue":                          noOrder,
@@ -38,7 +37,6 @@ var notOnQuorum = map[string]string{
 	"Reentrant/Do":                        oneServer,
 	"Reentrant/GivenUp":                   oneFault,
 	"ReadWrite/TwoCommands":               oneServer,
-	"ReadWrite/LostReply":                 oneFault,
 	"ReadWrite/Tokens":                    noTokens,
 	"ReadWrite/WriterReads":               noTokens,
 	"ReadWrite/Downgrade":                 noTokens,
@@ -56,7 +54,6 @@ const (
 	oneConnector = "the case changes one connector"
 	noTokens     = "those who read have no fencing token on a quorum"
 	votes        = "what one node replied is among the votes that the error tells"
-	split        = "those who take a lease up at the same moment may split the vote; then none of them has it"
 )
 
 // unfitForQuorum returns why a case does not run on a quorum.
