@@ -175,7 +175,7 @@ func (c *conn) outcome(ctx context.Context, result *rue.RedisResult) (driver.Val
 	}
 	message, _ := result.ToMessage()
 	v, err := value(&message)
-	if reply, ok := errors.AsType[*driver.ServerError](err); ok && isDemoted(reply) {
+	if reply, ok := errors.AsType[*driver.ServerError](err); ok && reply.Code == "READONLY" {
 		c.leave(ctx)
 	}
 	return v, err

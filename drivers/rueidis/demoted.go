@@ -2,22 +2,13 @@ package rueidis
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	rue "github.com/redis/rueidis"
-
-	"github.com/golocker/golocker/locker/driver"
 )
 
 // leaveAtMost is how often, and for how long, a server is being left.
 const leaveAtMost = time.Second
-
-// isDemoted reports whether a server says that it is a master no more. Before Redis 7 it
-// says so of a script in the middle of another text.
-func isDemoted(reply *driver.ServerError) bool {
-	return reply.Code == "READONLY" || strings.Contains(reply.Message, "-READONLY ")
-}
 
 // leave has the connection to a demoted server closed, so that the name of the master is
 // looked up again; rueidis keeps a connection for as long as it works. With Sentinels and
@@ -25,8 +16,8 @@ func isDemoted(reply *driver.ServerError) bool {
 // are the application's.
 //
 // The server closes it, at a QUIT: replies that are under way still come. It answers
-// nothing after that, and by the second QUIT, which fails, rueidis knows of the end before
-// the next call.
+// nothing after that. rueidis has noticed the end when the PING is over, which fails, or is
+// answered on the next connection. (Behind the QUIT in one pipeline it would fail before.)
 func (c *conn) leave(ctx context.Context) {
 	if c.dialer == nil || c.client.Mode() != rue.ClientModeStandalone {
 		return
@@ -38,6 +29,7 @@ func (c *conn) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveAtMost)
 	defer cancel()
-	quit := func() rue.Completed { return c.client.B().Arbitrary("QUIT").Build() }
-	_ = c.make(ctx, c.gates[0], &call{commands: []rue.Completed{quit(), quit()}})
+	for _, name := range []string{"QUIT", "PING"} {
+		_ = c.make(ctx, c.gates[0], &call{command: c.client.B().Arbitrary(name).Build()})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -33,6 +34,7 @@ func TestReadonlyDropsConnection(t *testing.T) {
 					assert.Equal(t, driver.OutcomeReplied, driver.OutcomeOf(err))
 					do(t, conn, "SET", "k", "v")
 					assert.Equal(t, dials+1, w.Dials())
+					synctest.Wait()
 					assert.Equal(t, 1, w.Open())
 					time.Sleep(time.Second)
 				}
