@@ -122,7 +122,7 @@ var argsCases = []testCase{
 	}},
 }
 
-// refusesNoName: what has no name is nothing that a server could be asked.
+// refusesNoName checks that a command without a name, which no server could be asked, is not sent.
 func (k *kit) refusesNoName(what string, call func(context.Context, driver.Conn, driver.Command) []driver.Result) {
 	conn := k.warm()
 	ctx, cancel := k.within(k.time.bound)

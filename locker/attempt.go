@@ -197,7 +197,7 @@ func (a *attempt) repeat(ctx context.Context, next time.Time) (*Lease, error) {
 			return nil, err
 		}
 		a.reason = requestError(a.req.name, err) // should the next one not end before ctx does
-		if n == resends || driver.OutcomeOf(err) != driver.OutcomeUnknown || !transient(err) || forNow(err) {
+		if n == resends || driver.OutcomeOf(err) != driver.OutcomeUnknown || !transient(err) || lacksNewNodes(err) {
 			return nil, a.reason
 		}
 		if n > 0 && a.client.sleep(ctx, retryPause(a.req.ttl)) != nil {

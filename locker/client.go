@@ -125,7 +125,7 @@ func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 		if q != nil {
 			q.diskless.warn = func(node int) { c.observers.warning(disklessWarning(node)) }
 			if cfg.lock.fenced {
-				q.diskless.fence()
+				q.diskless.lockFenced()
 			}
 		}
 		for node, l := range d.links() {

@@ -185,10 +185,13 @@ func (w *watchdog) help() {
 
 // serve makes requests until none is wanted.
 func (w *watchdog) serve(i int) {
-	l, served := &w.lanes[i], new(int)
+	l := &w.lanes[i]
+	var busy *int // counts this sender, once it has served somebody
 	for {
 		w.mu.Lock()
-		*served--
+		if busy != nil {
+			*busy--
+		}
 		q, hung := w.next(i)
 		if q == nil || w.closed {
 			l.senders--
@@ -198,8 +201,8 @@ func (w *watchdog) serve(i int) {
 		batch := q.take(w.maxBatch())
 		l.turns++
 		q.turn = l.turns
-		served = &l.busy[hung]
-		*served++
+		busy = &l.busy[hung]
+		*busy++
 		w.relieve(i)
 		w.mu.Unlock()
 		w.send(batch)

@@ -33,7 +33,7 @@ type link struct {
 
 	greeted func(driver.Conn) // is told of the first reply; may be nil
 	met     atomic.Bool       // it has been
-	inVain  int               // surveys until now; for the next one, which is after met was cleared
+	failed  int               // surveys in a row that have; only one is made at a time
 	crew    aside.Crew        // sends what is shared
 }
 

@@ -13,26 +13,26 @@ type diskless struct {
 	nodes  []int // of which nothing was told
 }
 
-// meet is told of a node that keeps nothing.
-func (f *diskless) meet(node int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.fenced {
-		f.warn(node)
+// add is told of a node that keeps nothing.
+func (d *diskless) add(node int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fenced {
+		d.warn(node)
 	} else {
-		f.nodes = append(f.nodes, node)
+		d.nodes = append(d.nodes, node)
 	}
 }
 
-// fence is told of each fenced lock.
-func (f *diskless) fence() { f.once.Do(f.first) }
+// lockFenced is told of each fenced lock.
+func (d *diskless) lockFenced() { d.once.Do(d.warnOfAll) }
 
-func (f *diskless) first() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fenced = true
-	for _, node := range f.nodes {
-		f.warn(node)
+func (d *diskless) warnOfAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fenced = true
+	for _, node := range d.nodes {
+		d.warn(node)
 	}
-	f.nodes = nil
+	d.nodes = nil
 }

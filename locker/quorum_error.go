@@ -50,9 +50,9 @@ func mostDone(err error) bool {
 	return ok && e.most
 }
 
-// forNow tells of the error of a call that asking again at once is of no use: what is missing is
-// the votes of nodes that are new.
-func forNow(err error) bool {
+// lacksNewNodes tells that a call has failed for want of the votes of nodes that are new, and of
+// no others: asking again at once is of no use.
+func lacksNewNodes(err error) bool {
 	e, ok := errors.AsType[*QuorumError](err)
 	isNew := false
 	for i := 0; ok && i < len(e.Votes); i++ {

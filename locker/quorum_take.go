@@ -96,7 +96,7 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 	if !r.fenced || r.mode == modeRead {
 		return 0, left, scripted, nil
 	}
-	q.diskless.fence()
+	q.diskless.lockFenced()
 	token, ok := tokens.agreed(majority(len(q.nodes)))
 	if ok {
 		return token, left, scripted, nil

@@ -37,8 +37,8 @@ func (c *Client) survey(node int, l *link, conn driver.Conn) {
 		for _, section := range surveySections {
 			v, err := conn.Do(ctx, driver.Command{Args: []string{"INFO", section}})
 			if err != nil {
-				if transient(err) && c.sleep(c.ctx, min(surveyPause<<min(l.inVain, 10), surveyLimit)) == nil {
-					l.inVain++
+				if transient(err) && c.sleep(c.ctx, min(surveyPause<<min(l.failed, 10), surveyLimit)) == nil {
+					l.failed++
 					l.met.Store(false)
 				}
 				return
@@ -54,7 +54,7 @@ func (c *Client) survey(node int, l *link, conn driver.Conn) {
 			c.observers.warning(w)
 		}
 		if c.quorum != nil && volatile(info) && !snapshots(info) {
-			c.quorum.diskless.meet(node)
+			c.quorum.diskless.add(node)
 		}
 	}()
 }

@@ -285,12 +285,13 @@ func (k *call) pipeline(rc redis.Conn) {
 // connection is of no more use because of it.
 func (k *call) result(reply any, err error) (result driver.Result, broken bool) {
 	result.Err = answered(err)
+	refusal, _ := errors.AsType[*driver.ServerError](result.Err)
 	switch {
 	case err == nil:
 		result.Value = value(reply)
 	case driver.OutcomeOf(result.Err) != driver.OutcomeReplied:
 		return driver.Result{Err: k.lost(err)}, true
-	case demoted(result.Err.Error()): // have the new master found
+	case refusal.Code == "READONLY": // have the new master found
 		k.demoted = true
 		k.conn.suspect()
 	}

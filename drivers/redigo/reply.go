@@ -3,7 +3,6 @@ package redigo
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -60,12 +59,6 @@ func answered(err error) error {
 		return driver.NewServerError(string(reply))
 	}
 	return err
-}
-
-// demoted reports whether an error reply says that the server is a master no
-// more. Before Redis 7 it says so of a script in the middle of another text.
-func demoted(reply string) bool {
-	return strings.HasPrefix(reply, "READONLY ") || strings.Contains(reply, "-READONLY ")
 }
 
 // ended is ctx.Err(), except that it waits for a ctx that is about to end: a

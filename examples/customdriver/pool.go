@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -75,7 +74,7 @@ func (p *pool) do(ctx context.Context, cmds []driver.Command) []driver.Result {
 			continue
 		}
 		results[i].Err = refusal
-		if isDemoted(refusal) {
+		if refusal.Code == "READONLY" {
 			c.spent = true // the name of the master may lead elsewhere by now
 		}
 	}
@@ -84,12 +83,6 @@ func (p *pool) do(ctx context.Context, cmds []driver.Command) []driver.Result {
 		fail(results[len(replies):], p.reason(ctx, err)) // unmarked: unknown
 	}
 	return results
-}
-
-// isDemoted reports whether a server says that it is a master no more. Before Redis 7 it
-// says so of a script in the middle of another text.
-func isDemoted(refusal *driver.ServerError) bool {
-	return refusal.Code == "READONLY" || strings.Contains(refusal.Message, "-READONLY ")
 }
 
 func fail(results []driver.Result, err error) []driver.Result {
