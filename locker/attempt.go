@@ -99,7 +99,9 @@ func (a *attempt) undo(reservation string, remember time.Duration) (c call, done
 	if a.attachID != "" {
 		return unattachCall(&a.req, a.attachID), a.client.attaching.unsure(a.attachID, a.req.id)
 	}
-	return a.client.store.giveUpCall(&a.req, reservation, remember), func() {}
+	c = a.client.store.giveUpCall(&a.req, reservation, remember)
+	a.taken.bid.end(c)
+	return c, func() {}
 }
 
 // errand has c made in the background until it gets through. frees tells that without it

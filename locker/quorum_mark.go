@@ -61,9 +61,13 @@ func (n *node) mark(pause time.Duration) {
 // askMarker asks the node for its marker, which it writes, and waits for nothing.
 func (n *node) askMarker() {
 	q := n.quorum
-	alone := &rest{quorum: q, call: markScript.call([]string{markerKey}, []string{q.longest, q.life})}
-	alone.nodes.add(n.place)
-	alone.ask()
+	if !q.enter() {
+		return
+	}
+	defer q.wg.Done()
+	var alone nodeSet
+	alone.add(n.place)
+	q.tell(markScript.call([]string{markerKey}, []string{q.longest, q.life}), alone)
 }
 
 // markerPause is after how long a node is asked for its marker that was asked nothing else, or

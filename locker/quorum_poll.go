@@ -68,6 +68,7 @@ type question struct {
 	// Put to a majority first, unless it is nil: the calls are put to the others once it
 	// shows that those do not decide, or take long.
 	lead    []call
+	bid     *bid         // that lead makes; may be nil
 	moot    *atomic.Bool // what has not gone out by the time that it is set never does; may be nil
 	earnest bool         // is put to suspect nodes, too, and they are waited for
 }
@@ -115,7 +116,7 @@ func (q *quorum) canvass(ctx context.Context, ask question, show func(node int, 
 			}
 			r.end(err)
 		}
-		return r.unasked()
+		return r.unheard()
 	}
 }
 

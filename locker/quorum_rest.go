@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// A rest is the nodes that had not been asked for a lock when a majority had given it.
+// A rest is the nodes that had not been asked for a lock when a majority had given it, or
+// have not answered yet.
 // They are asked a moment later, so that the loss of a node costs the lease nothing;
 // but a lease that is over by then, as most are that guard a few instructions, never
 // occupies them.
 type rest struct {
 	quorum *quorum
 	call   call
-	nodes  nodeSet
+	nodes  nodeSet // not asked
+	bid    *bid    // not answered by all; nil if there is none
 
 	mu   sync.Mutex
 	done bool // asked, or not to be asked any more
@@ -42,6 +44,13 @@ func (r *rest) drop() nodeSet {
 	return 0
 }
 
+// end is told what ends the lease. It may be called on nil.
+func (r *rest) end(by call) {
+	if r != nil {
+		r.bid.end(by)
+	}
+}
+
 // ask asks them, unless that is done or they were dropped. It may be called on nil.
 func (r *rest) ask() {
 	if r == nil {
@@ -54,13 +63,18 @@ func (r *rest) ask() {
 	}
 	defer r.quorum.wg.Done()
 	r.done = true
-	round := newRound(r.quorum, question{calls: []call{r.call}}, nil)
+	r.quorum.tell(r.call, r.nodes)
+}
+
+// tell puts c to the nodes. Nobody waits for the answers. It is for who has entered the quorum.
+func (q *quorum) tell(c call, nodes nodeSet) {
+	round := newRound(q, question{calls: []call{c}}, nil)
 	round.mu.Lock()
 	defer round.mu.Unlock()
-	round.over = true // nobody waits for the answers
+	round.over = true
 	n := 0
-	for i := range r.quorum.nodes {
-		if r.nodes.has(i) {
+	for i := range q.nodes {
+		if nodes.has(i) {
 			round.order[n] = uint8(i)
 			n++
 		}

@@ -12,6 +12,7 @@ import (
 type round struct {
 	quorum *quorum
 	in     inquiry
+	bid    *bid // of the nodes that are led up to; may be nil
 	order  order
 	spared [maxNodes]bool
 	done   chan struct{} // has room for one, which comes when the round is over
@@ -22,10 +23,11 @@ type round struct {
 	begun    int // so many of order were asked, or passed over
 	asked    nodeSet
 	answered nodeSet
+	owed     nodeSet // of bid, when it was decided
 }
 
 func newRound(q *quorum, ask question, show func(int, []driver.Result) bool) *round {
-	r := &round{quorum: q, order: inOrder, done: make(chan struct{}, 1), show: show}
+	r := &round{quorum: q, order: inOrder, bid: ask.bid, done: make(chan struct{}, 1), show: show}
 	r.in = inquiry{ctx: q.span(), calls: ask.calls, commands: commands(ask.calls), round: r, moot: ask.moot}
 	if !ask.earnest {
 		r.spared = q.spared()
@@ -61,11 +63,16 @@ func (r *round) askRest() {
 // hear takes note of what a node has answered; if the round is over, that it has.
 func (r *round) hear(place int, answers []driver.Result) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.note(place, answers)
+	owed := r.owed.has(place)
+	r.mu.Unlock()
+	if owed {
+		r.bid.settle(r.quorum.nodes[place], answers[0])
+		r.quorum.wg.Done()
+	}
 }
 
-// note needs mu, as do all below but end and unasked.
+// note needs mu, as do all below but end and unheard.
 func (r *round) note(place int, answers []driver.Result) {
 	r.answered.add(place)
 	if r.over {
@@ -126,20 +133,29 @@ func (r *round) end(err error) {
 	r.finish()
 }
 
-// unasked returns the nodes that were not asked, when the round is over. Those that have
-// not answered are behind.
-func (r *round) unasked() (left nodeSet) {
+// unheard returns the nodes that were not asked, when the round is over. Those that have
+// not answered are behind, and may owe what a bid has come to.
+func (r *round) unheard() (unasked nodeSet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, node := range r.quorum.nodes {
-		switch {
-		case !r.asked.has(i):
-			left.add(i)
-		case !r.answered.has(i):
+	for i, place := range r.order[:len(r.quorum.nodes)] {
+		switch node := r.quorum.nodes[place]; {
+		case !r.asked.has(node.place):
+			unasked.add(node.place)
+		case !r.answered.has(node.place):
 			node.behind.Add(1)
+			if r.bid != nil && i < majority(len(r.quorum.nodes)) {
+				r.owe(node.place)
+			}
 		}
 	}
-	return left
+	return unasked
+}
+
+func (r *round) owe(place int) {
+	r.quorum.wg.Add(1) // until hear
+	r.owed.add(place)
+	r.bid.late.Store(true)
 }
 
 // needless tells that none of the calls concerns the node.

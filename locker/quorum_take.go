@@ -57,7 +57,12 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 		lead = q.lead(r, c, offer)
 	}
 	read := q.reader(r, taken)
-	tokens, ballot, unasked, err := q.grant(ctx, question{calls: []call{c}, lead: lead}, read)
+	ask := question{calls: []call{c}, lead: lead}
+	if lead != nil && lead[0].script == nil {
+		taken.bid = &bid{}
+		ask.bid, ask.moot = taken.bid, &taken.bid.moot
+	}
+	tokens, ballot, unasked, err := q.grant(ctx, ask, read)
 	taken.note(ballot)
 	brief := lead != nil && lead[0].script != c.script
 	leadOnly := brief && unasked.len() == len(q.nodes)-majority(len(q.nodes))
@@ -90,8 +95,11 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 			unasked.add(i)
 		}
 	}
-	if unasked != 0 {
+	if late := taken.bid.isLate(); unasked != 0 || late {
 		left = &rest{quorum: q, call: c, nodes: unasked}
+		if late {
+			left.bid = taken.bid
+		}
 	}
 	if !r.fenced || r.mode == modeRead {
 		return 0, left, scripted, nil
@@ -107,20 +115,24 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 }
 
 // taken is where a lock may have been given.
-type taken [maxNodes]struct{ may, certainly bool }
+type taken struct {
+	nodes [maxNodes]struct{ may, certainly bool }
+	bid   *bid // nil if there was none
+}
 
 func (t *taken) note(b ballot) {
 	for i, v := range b {
 		_, isNew := errors.AsType[errNew](v.Err)
 		unknown := !v.in || v.Err != nil && !answered(v.Err) && !isNew && driver.OutcomeOf(v.Err) == driver.OutcomeUnknown
 		certainly := v.in && v.Err == nil
-		t[i].certainly = t[i].certainly || certainly
-		t[i].may = t[i].may || t[i].certainly || unknown
+		at := &t.nodes[i]
+		at.certainly = at.certainly || certainly
+		at.may = at.may || at.certainly || unknown
 	}
 }
 
 func (t *taken) anywhere() bool {
-	for _, node := range t {
+	for _, node := range t.nodes {
 		if node.may {
 			return true
 		}
@@ -131,7 +143,7 @@ func (t *taken) anywhere() bool {
 // certain is how many nodes have given the lock.
 func (t *taken) certain() int {
 	n := 0
-	for _, node := range t {
+	for _, node := range t.nodes {
 		if node.certainly {
 			n++
 		}
@@ -156,8 +168,8 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 			close(over)
 		}
 		q.poll(q.ctx, []call{c}, func(node int, answers []driver.Result) bool {
-			missed = missed || taken[node].may && answers[0].Err != nil
-			if taken[node].certainly {
+			missed = missed || taken.nodes[node].may && answers[0].Err != nil
+			if taken.nodes[node].certainly {
 				if known--; known == 0 {
 					close(over)
 				}
@@ -229,7 +241,9 @@ func (q *quorum) grant(ctx context.Context, ask question, read func(node int, an
 		return nil, nil, 0, err
 	}
 	yes, b := make(tokens, 0, len(q.nodes)), make(ballot, len(q.nodes))
-	ask.moot = new(atomic.Bool)
+	if ask.moot == nil {
+		ask.moot = new(atomic.Bool)
+	}
 	unasked := q.canvass(ctx, ask, func(node int, answers []driver.Result) bool {
 		r := answers[0]
 		if r.Err == nil {

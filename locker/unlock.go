@@ -255,6 +255,7 @@ func (t *tenure) releaseCall() call {
 	}
 	c := t.client.store.releaseCall(t.mutex, t.id, t.reservation, remember)
 	c.clear = clear
+	t.rest.end(c)
 	return c
 }
 

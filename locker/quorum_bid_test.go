@@ -1,0 +1,109 @@
+package locker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// delaySet has a node execute SET so late, and tell all else at once.
+func (f *fakeDeployment) delaySet(d time.Duration) {
+	f.set(func() {
+		f.before = func(ctx context.Context, cmd driver.Command) error {
+			if cmd.Name() == "SET" {
+				return wait(d)(ctx, cmd)
+			}
+			return nil
+		}
+	})
+}
+
+// meetAt lets the client get to know the nodes that are asked first for the lock, so that they
+// are led up to.
+func meetAt(t *testing.T, c *Client, name string) {
+	t.Helper()
+	for range 3 {
+		require.NoError(t, must(t, c.Mutex(name)).Unlock(t.Context()))
+		time.Sleep(10 * restPause)
+		synctest.Wait()
+	}
+}
+
+// What ends a lease, or an attempt, overtakes the SET on the way to a slow node. It is put to
+// the node again: else that would keep the lock for a whole TTL.
+func TestQuorumNodeThatExecutesSetLateKeepsNothing(t *testing.T) {
+	const late = 20 * time.Millisecond // so that the next request takes another connection
+	bubble := func(name string, run func(t *testing.T, nodes fakeQuorum, c *Client)) {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				meetAt(t, c, "k")
+				slow := nodes[c.quorum.order("k")[0]]
+				slow.reset()
+				slow.delaySet(late)
+				run(t, nodes, c)
+				time.Sleep(10 * late)
+				synctest.Wait()
+				assert.Zero(t, nodes.holding("k"))
+				assert.Contains(t, slow.commands(), "SET")
+			})
+		})
+	}
+	bubble("Unlock", func(t *testing.T, nodes fakeQuorum, c *Client) {
+		lease := must(t, c.Mutex("k"))
+		require.NoError(t, lease.Unlock(t.Context()))
+		assert.Zero(t, nodes.holding("k"), "it is yet to come")
+	})
+	bubble("Close", func(t *testing.T, nodes fakeQuorum, c *Client) {
+		must(t, c.Mutex("k"))
+		require.NoError(t, c.Close())
+	})
+	bubble("Unlock and Close", func(t *testing.T, nodes fakeQuorum, c *Client) {
+		lease := must(t, c.Mutex("k"))
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NoError(t, c.Close())
+	})
+	bubble("TryLock in vain", func(t *testing.T, nodes fakeQuorum, c *Client) {
+		order := c.quorum.order("k")
+		for _, place := range order[1:3] {
+			nodes[place].Set("k", record(newID(), millis(time.Minute), "somebody|"))
+		}
+		_, err := c.Mutex("k").TryLock(t.Context())
+		require.ErrorIs(t, err, ErrLocked)
+		for _, place := range order[1:3] {
+			nodes[place].Del("k")
+		}
+	})
+	bubble("Lock until ctx ends", func(t *testing.T, nodes fakeQuorum, c *Client) {
+		for _, f := range nodes {
+			f.delaySet(late)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := c.Mutex("k").Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// A lease that is held keeps what a slow node has given late.
+func TestQuorumNodeThatExecutesSetLateIsKept(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meetAt(t, c, "k")
+		nodes[c.quorum.order("k")[0]].delaySet(20 * time.Millisecond)
+		lease := must(t, c.Mutex("k"))
+		time.Sleep(time.Second)
+		assert.Equal(t, 3, nodes.holding("k"))
+		require.NoError(t, lease.Unlock(t.Context()))
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
