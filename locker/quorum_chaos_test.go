@@ -189,7 +189,7 @@ func quorumChaosRun(t *testing.T, nodes fakeQuorum, seed uint64) {
 		require.NoError(t, l.Unlock(t.Context()))
 		assert.Empty(t, histories[name].wrong, name)
 		t.Log(name, histories[name].grants)
-		assert.Greater(t, histories[name].grants, 10, name)
+		assert.Greater(t, histories[name].grants, 4, "%s: the run says little", name)
 	}
 	time.Sleep(max(3*time.Minute, labelLife))
 	for i, f := range nodes {
