@@ -230,28 +230,3 @@ func (q *quorum) fault() error {
 	}
 	return nil
 }
-
-// A span is a context for all that is asked of the nodes in a short time, as one with a
-// timer of its own for each would cost more than the rest of asking.
-type span struct {
-	context.Context           // ends when a node has had its time to answer
-	until           time.Time // what is asked later has another one
-}
-
-// Aside is what package aside asks for: calls are made in goroutines of the quorum's own,
-// which are left when the span ends.
-func (*span) Aside() {}
-
-// span returns a context that ends when a node that is asked now has had its time,
-// which is NodeTimeout or a little less.
-func (q *quorum) span() *span {
-	s, now := q.current.Load(), time.Now()
-	if s != nil && now.Before(s.until) {
-		return s
-	}
-	ctx, cancel := context.WithTimeout(q.ctx, q.cfg.NodeTimeout)
-	context.AfterFunc(ctx, cancel)
-	s = &span{ctx, now.Add(q.cfg.NodeTimeout / 16)}
-	q.current.Store(s)
-	return s
-}

@@ -1,7 +1,6 @@
 package locker
 
 import (
-	"context"
 	"errors"
 	"math/bits"
 	"slices"
@@ -86,10 +85,11 @@ func (n *node) request(batch []inquiry) (answered bool) {
 			all.calls, all.commands = append(all.calls, in.calls...), append(all.commands, in.commands...)
 		}
 	}
-	a := asking{node: n, ctx: all.ctx, batch: batch, begun: time.Now(), before: n.err.Load()}
-	stop := context.AfterFunc(all.ctx, a.leave)
+	a := &asking{node: n, ctx: all.ctx, batch: batch, begun: time.Now(), before: n.err.Load()}
+	a.watch.f = a.leave
+	all.ctx.add(&a.watch)
 	results := n.exchange(all)
-	stop()
+	a.watch.stop()
 	if !a.end() {
 		a.explain(results)
 		return false
@@ -115,6 +115,7 @@ type asking struct {
 	batch  []inquiry
 	begun  time.Time
 	before *error // the node's
+	watch  watch
 	over   atomic.Bool
 }
 
