@@ -35,19 +35,22 @@ func (n need) kind() kind {
 // have no reason to: who failed before, and who has to do with a part of the
 // deployment that did not answer last time, takes the slow one.
 //
-// That has a queue for each part of the deployment, so that in it, too, a part that hangs
-// holds up no other: one renewal that has failed is no reason to stand behind thousands.
+// Each has a queue for each part of the deployment, so that in a lane, too, a part that
+// hangs holds up no other: one renewal that has failed is no reason to stand behind
+// thousands, and when a node dies the first that notice are of dozens of parts.
 type lane struct {
-	queues  []queue // by shard in the slow lane; one in the other
+	queues  []*queue // by shard
 	senders int
 	turns   int
 	busy    [len(hungSenders)]int // senders that serve queues, by how these had hung
+	further int                   // of the batches under way, those that are not the first of their queue
 }
 
 // A queue has jobs in the order in which they came.
 type queue struct {
-	jobs []*job
-	turn int // the last one that it had
+	jobs     []*job
+	turn     int // the last one that it had
+	underway int // batches
 }
 
 // A state is what the last batches say about a part of the deployment.
@@ -65,7 +68,11 @@ const (
 // maxSenders bounds the batches in flight in each lane. A deployment that answers or
 // hangs as a whole is not faster for more than a few, so that there a batch is larger
 // instead where senders do not keep up.
-var maxSenders = map[bool][2]int{true: {promptLane: 16, slowLane: 8}, false: {promptLane: 4, slowLane: 4}}
+var maxSenders = map[bool][2]int{true: {promptLane: shards + maxFurther, slowLane: 8}, false: {promptLane: 4, slowLane: 4}}
+
+// maxFurther is how many batches of the prompt lane are under way for parts of a Cluster, or
+// for a quorum, of which one is already. The first one of a part need not wait for others.
+const maxFurther = 15
 
 const (
 	// hungTime is how long a batch without any reply is under way that has hung. One that fails
@@ -107,39 +114,40 @@ func (w *watchdog) queue(jobs []*job) {
 		return
 	}
 	for _, j := range jobs {
+		i := promptLane
 		if j.need.slow || w.states[j.need.shard].suspect {
-			w.lanes[slowLane].put(int(j.need.shard), j)
-		} else {
-			w.lanes[promptLane].put(0, j)
+			i = slowLane
 		}
+		w.lanes[i].put(j)
 	}
 	for i := range w.lanes {
 		w.staff(i)
 	}
 }
 
-func (l *lane) put(n int, j *job) {
-	for len(l.queues) <= n {
-		l.queues = append(l.queues, queue{})
+func (l *lane) put(j *job) {
+	for len(l.queues) <= int(j.need.shard) {
+		l.queues = append(l.queues, &queue{})
 	}
-	l.queues[n].jobs = append(l.queues[n].jobs, j)
+	q := l.queues[j.need.shard]
+	q.jobs = append(q.jobs, j)
 }
 
-// next is the queue whose turn it is, and how its part of the deployment has hung; nil if no
-// job can be served. First come those that have hung least, and of these who has waited for
-// longest. It needs w.mu.
+// next is the queue whose turn it is, and how its part of the deployment has hung, of which
+// the prompt lane takes no note; nil if no job can be served. First come those that have hung
+// least, and of these who has waited for longest. It needs w.mu.
 func (w *watchdog) next(i int) (next *queue, hung uint8) {
 	l, sharded := &w.lanes[i], w.deployment.sharded()
-	for n := range l.queues {
-		q := &l.queues[n]
+	for n, q := range l.queues {
 		if len(q.jobs) == 0 {
 			continue
 		}
-		if i == promptLane {
-			return q, 0
+		h := uint8(0)
+		if i == slowLane {
+			h = w.states[n].hung
 		}
-		h := w.states[n].hung
-		if sharded && l.busy[h] >= hungSenders[h] {
+		enough := i == slowLane && l.busy[h] >= hungSenders[h] || i == promptLane && q.underway > 0 && l.further >= maxFurther
+		if sharded && enough {
 			continue // one of these senders will come for it
 		}
 		if next == nil || h < hung || h == hung && q.turn < next.turn {
@@ -186,12 +194,8 @@ func (w *watchdog) help() {
 // serve makes requests until none is wanted.
 func (w *watchdog) serve(i int) {
 	l := &w.lanes[i]
-	var busy *int // counts this sender, once it has served somebody
+	w.mu.Lock()
 	for {
-		w.mu.Lock()
-		if busy != nil {
-			*busy--
-		}
 		q, hung := w.next(i)
 		if q == nil || w.closed {
 			l.senders--
@@ -199,13 +203,29 @@ func (w *watchdog) serve(i int) {
 			return
 		}
 		batch := q.take(w.maxBatch())
-		l.turns++
-		q.turn = l.turns
-		busy = &l.busy[hung]
-		*busy++
+		l.begin(q, hung)
 		w.relieve(i)
 		w.mu.Unlock()
 		w.send(batch)
+		w.mu.Lock()
+		l.end(q, hung)
+	}
+}
+
+// begin and end are told of each batch of q.
+func (l *lane) begin(q *queue, hung uint8) {
+	l.turns++
+	q.turn = l.turns
+	l.busy[hung]++
+	if q.underway++; q.underway > 1 {
+		l.further++
+	}
+}
+
+func (l *lane) end(q *queue, hung uint8) {
+	l.busy[hung]--
+	if q.underway--; q.underway > 0 {
+		l.further--
 	}
 }
 

@@ -78,6 +78,76 @@ func TestOneFailureIsNoReasonToStandBehindAHungShard(t *testing.T) {
 	}
 }
 
+// When a node of a Cluster dies, nothing is known yet of its parts: what is asked first of each
+// takes its time. Those of the others have senders all the same.
+func TestPartsOfADeadNodeLeaveSendersInThePromptLane(t *testing.T) {
+	for _, c := range []struct {
+		parts, leases int // that die
+		ttl           time.Duration
+	}{{21, 10, 10 * time.Second}, {21, 100, 10 * time.Second}, {32, 20, 3 * time.Second}, {40, 100, 3 * time.Second}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				client, err := New(sharded{f})
+				require.NoError(t, err)
+				defer client.Close()
+				mustPair(t, client.Mutex("warm"))
+				parts := map[int]bool{client.deployment.shard("good"): true}
+				for i := 0; len(parts) <= c.parts; i++ {
+					part := fmt.Sprint("dead", i)
+					if s := client.deployment.shard(part); !parts[s] {
+						parts[s] = true
+						leasesOf(t, client, part, c.leases, c.ttl)
+					}
+				}
+				good := leasesOf(t, client, "good", 50, c.ttl)
+				deadShard(f)
+				time.Sleep(2 * c.ttl)
+				assert.Equal(t, len(good), valid(good))
+				f.heal()
+				time.Sleep(10 * time.Second)
+			})
+		})
+	}
+}
+
+// A part of which a batch is under way has others too, but not all.
+func TestPartsOfThePromptLaneShareFurtherBatches(t *testing.T) {
+	l := newLink(nil)
+	l.cluster.Store(true)
+	w := newWatchdog(l)
+	defer w.close()
+	p := &w.lanes[promptLane]
+	add := func(shard uint8, n int) {
+		for range n {
+			p.put(&job{need: need{time.Second, false, shard}})
+		}
+	}
+	begin := func() (q *queue) {
+		if q, _ = w.next(promptLane); q != nil {
+			q.take(1)
+			p.begin(q, 0)
+		}
+		return q
+	}
+	add(0, 2*maxFurther)
+	var under []*queue
+	for q := begin(); q != nil; q = begin() {
+		under = append(under, q)
+	}
+	assert.Len(t, under, 1+maxFurther)
+	add(7, 2)
+	assert.Same(t, p.queues[7], begin(), "its first")
+	assert.Nil(t, begin())
+	p.end(under[0], 0)
+	assert.Same(t, p.queues[0], begin(), "which has waited for longer")
+	for range 1 + maxFurther {
+		p.end(p.queues[0], 0)
+	}
+	p.end(p.queues[7], 0)
+	assert.Zero(t, p.further)
+	assert.Zero(t, p.busy[0])
+}
+
 // laneOf is a watchdog of a Cluster with so many jobs for each shard in the slow lane.
 func laneOf(jobs ...int) *watchdog {
 	l := newLink(nil)
@@ -85,7 +155,7 @@ func laneOf(jobs ...int) *watchdog {
 	w := newWatchdog(l)
 	for shard, n := range jobs {
 		for range n {
-			w.lanes[slowLane].put(shard, &job{need: need{time.Second, true, uint8(shard)}})
+			w.lanes[slowLane].put(&job{need: need{time.Second, true, uint8(shard)}})
 		}
 	}
 	return w
@@ -98,9 +168,7 @@ func (w *watchdog) beginNext() (shard int) {
 	if q == nil {
 		return -1
 	}
-	l.busy[hung]++
-	l.turns++
-	q.turn = l.turns
+	l.begin(q, hung)
 	return int(q.take(1)[0].need.shard)
 }
 
