@@ -89,6 +89,11 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	t.released, t.outcome = true, ErrReleased
 	t.client.dog.remove(&t.job)
 	t.vacate()
+	if t.rest != nil {
+		// A node that executes SET later than this lacks the detached lease, which most have. It
+		// would not know of what becomes of that.
+		t.rest.end(t.client.store.releaseCall(t.mutex, t.id, t.reservation, echoLife))
+	}
 	if t.remember > echoLife && t.client.quorum == nil {
 		// A request that takes the lock may still be on its way. It must not, when the
 		// detached lease has run out.

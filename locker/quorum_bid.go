@@ -24,6 +24,7 @@ func (b *bid) isLate() bool { return b != nil && b.late.Load() }
 // end is told what ends the lease or the attempt, before it goes out.
 func (b *bid) end(by call) {
 	if b.isLate() {
+		b.moot.Store(true)
 		over := by // else each call would be one more allocation
 		b.over.Store(&over)
 	}

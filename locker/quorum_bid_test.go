@@ -8,21 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/golocker/golocker/locker/driver"
 )
-
-// delaySet has a node execute SET so late, and tell all else at once.
-func (f *fakeDeployment) delaySet(d time.Duration) {
-	f.set(func() {
-		f.before = func(ctx context.Context, cmd driver.Command) error {
-			if cmd.Name() == "SET" {
-				return wait(d)(ctx, cmd)
-			}
-			return nil
-		}
-	})
-}
 
 // meetAt lets the client get to know the nodes that are asked first for the lock, so that they
 // are led up to.
@@ -38,7 +24,6 @@ func meetAt(t *testing.T, c *Client, name string) {
 // What ends a lease, or an attempt, overtakes the SET on the way to a slow node. It is put to
 // the node again: else that would keep the lock for a whole TTL.
 func TestQuorumNodeThatExecutesSetLateKeepsNothing(t *testing.T) {
-	const late = 20 * time.Millisecond // so that the next request takes another connection
 	bubble := func(name string, run func(t *testing.T, nodes fakeQuorum, c *Client)) {
 		t.Run(name, func(t *testing.T) {
 			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
@@ -47,9 +32,9 @@ func TestQuorumNodeThatExecutesSetLateKeepsNothing(t *testing.T) {
 				meetAt(t, c, "k")
 				slow := nodes[c.quorum.order("k")[0]]
 				slow.reset()
-				slow.delaySet(late)
+				slow.late(isSet)
 				run(t, nodes, c)
-				time.Sleep(10 * late)
+				time.Sleep(time.Second)
 				synctest.Wait()
 				assert.Zero(t, nodes.holding("k"))
 				assert.Contains(t, slow.commands(), "SET")
@@ -83,7 +68,7 @@ func TestQuorumNodeThatExecutesSetLateKeepsNothing(t *testing.T) {
 	})
 	bubble("Lock until ctx ends", func(t *testing.T, nodes fakeQuorum, c *Client) {
 		for _, f := range nodes {
-			f.delaySet(late)
+			f.late(isSet)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -98,7 +83,7 @@ func TestQuorumNodeThatExecutesSetLateIsKept(t *testing.T) {
 		nodes.established()
 		c := nodes.client(t, QuorumConfig{})
 		meetAt(t, c, "k")
-		nodes[c.quorum.order("k")[0]].delaySet(20 * time.Millisecond)
+		nodes[c.quorum.order("k")[0]].late(isSet)
 		lease := must(t, c.Mutex("k"))
 		time.Sleep(time.Second)
 		assert.Equal(t, 3, nodes.holding("k"))

@@ -18,6 +18,9 @@ type errNew struct {
 }
 
 func (e errNew) Error() string {
+	if e.left == 0 { // nobody has asked that
+		return "the node is new, or has lost its data"
+	}
 	return fmt.Sprintf("the node is new, or has lost its data, and takes no part for %v more", e.left)
 }
 
@@ -67,7 +70,7 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 	brief := lead != nil && lead[0].script != c.script
 	leadOnly := brief && unasked.len() == len(q.nodes)-majority(len(q.nodes))
 	scripted = !leadOnly
-	toldLittle := brief && ballot.count(isNew)+ballot.count(isNotTold) > 0 || !try.brief && errors.Is(err, ErrLocked)
+	toldLittle := brief && ballot.count(isNew)+ballot.count(isNotTold) > 0 || brief && !try.brief && errors.Is(err, ErrLocked)
 	if err != nil && lead != nil && ctx.Err() == nil && toldLittle {
 		// The script for all cases knows more: for how long a node is new, who holds the lock.
 		scripted = true
@@ -111,7 +114,7 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 	}
 	left.ask()
 	token, err = q.agree(ctx, r, token)
-	return token, nil, scripted, err
+	return token, left, scripted, err
 }
 
 // taken is where a lock may have been given.

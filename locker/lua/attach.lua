@@ -16,6 +16,9 @@ if failed(value) then
   return value
 end
 if not value then
+  if ARGV[9] then
+    remember(KEYS[4], ARGV[8]) -- This node may not have been asked for the lock yet.
+  end
   return {0}
 end
 if value == 0 then
@@ -31,7 +34,11 @@ local old = ARGV[1]
 if ARGV[7] ~= '' and not held_by(value, old) then
   old = ARGV[7]
 end
-if not held_by(value, old) or redis.call('EXISTS', KEYS[3]) == 1 then
+local over = held_by(value, old) and redis.call('GET', KEYS[3])
+if over == '1' and ARGV[9] then
+  redis.call('DEL', KEYS[1]) -- The node is so late that the new id has been released meanwhile.
+end
+if not held_by(value, old) or over then
   return {-1}
 end
 local _, token, lease = parse(value)

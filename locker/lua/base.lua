@@ -121,9 +121,10 @@ end
 
 -- Remembers the id of an attempt that is over, so that a request of it that is
 -- still on its way takes nothing. It must not stand in the way of a release:
--- where memory is short, the late request leaves a lease that lapses by itself.
-local function remember(over, life)
-  if life ~= '0' and redis.pcall('SET', over, '1', 'NX', 'PX', life) == false then
+-- where memory is short, the late request leaves a lease that lapses by itself. A taking up
+-- that is given up has another mark than a lease that was: what it was to take up goes on.
+local function remember(over, life, mark)
+  if life ~= '0' and redis.pcall('SET', over, mark or '1', 'NX', 'PX', life) == false then
     arm(over, tonumber(life))
   end
 end

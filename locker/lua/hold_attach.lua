@@ -29,9 +29,19 @@ if not h and ARGV[8] ~= '' then
   h = alive(KEYS[1], old, now)
 end
 if not h then
+  if ARGV[10] then
+    remember(KEYS[4], ARGV[9]) -- This node may not have been asked for the lock yet.
+  end
   return {find(KEYS[1], now) and -1 or 0}
-elseif h.mode ~= ARGV[3] or redis.call('EXISTS', KEYS[3]) == 1 then
-  return {-1, h.mode ~= ARGV[3] and h.mode or nil}
+elseif h.mode ~= ARGV[3] then
+  return {-1, h.mode}
+end
+local over = redis.call('GET', KEYS[3])
+if over == '1' and ARGV[10] then
+  drop(KEYS[1], old, now) -- The node is so late that the new id has been released meanwhile.
+end
+if over then
+  return {-1}
 end
 local fenced = h.token ~= '0' or ARGV[6] == '1'
 local new = fenced and ARGV[10] and h.mode ~= 'r' and quarantine(KEYS[#KEYS], tonumber(ARGV[12]), tonumber(ARGV[13]))

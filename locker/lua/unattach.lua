@@ -8,7 +8,7 @@ local value = read(KEYS[1])
 if failed(value) then
   return value
 end
-remember(KEYS[2], ARGV[3])
+remember(KEYS[2], ARGV[3], '2')
 if value and held_by(value, ARGV[2]) then
   local _, _, lease = parse(value)
   local tail = string.sub(value, 7 + #ARGV[2])

@@ -1,0 +1,145 @@
+package locker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// late has a node execute some commands so late that the next ones overtake them.
+func (f *fakeDeployment) late(is func(cmd driver.Command) bool) {
+	f.set(func() {
+		f.before = func(ctx context.Context, cmd driver.Command) error {
+			if is(cmd) {
+				return wait(20*time.Millisecond)(ctx, cmd)
+			}
+			return nil
+		}
+	})
+}
+
+func isSet(cmd driver.Command) bool { return cmd.Name() == "SET" }
+
+// A detached lease has been taken up and released when a node executes what was to take it.
+func TestQuorumNodeThatTakesADetachedLeaseLateKeepsNothing(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		opts []Option
+		late func(cmd driver.Command) bool
+		slow []int // of those asked first, or last
+	}{
+		{"the script", nil, mutexFamily.acquire.runs, []int{3, 4}},
+		{"a hold's", []Option{Reentrant()}, holdFamily.acquire.runs, []int{3, 4}},
+		{"SET", nil, isSet, []int{0, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				client := nodes.client(t, QuorumConfig{})
+				meetAt(t, client, "k")
+				order := client.quorum.order("k")
+				for _, i := range c.slow {
+					nodes[order[i]].late(c.late)
+				}
+				id, err := must(t, client.Mutex("k", c.opts...)).Detach(t.Context(), 10*time.Second)
+				require.NoError(t, err)
+				time.Sleep(10 * time.Millisecond)
+				taken, err := client.Mutex("k", c.opts...).Attach(t.Context(), id)
+				require.NoError(t, err)
+				require.NoError(t, taken.Unlock(t.Context()))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				assert.Zero(t, nodes.holding("k"))
+			})
+		})
+	}
+}
+
+// A node takes a detached lease up when that has been released already.
+func TestQuorumNodeThatTakesALeaseUpLateKeepsNothing(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": nil, "hold": {Reentrant()}} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				meetAt(t, c, "k")
+				lease := must(t, c.Mutex("k", opts...))
+				everywhere()
+				id, err := lease.Detach(t.Context(), 10*time.Second)
+				require.NoError(t, err)
+				everywhere()
+				nodes[0].late(func(cmd driver.Command) bool {
+					return mutexFamily.attach.runs(cmd) || holdFamily.attach.runs(cmd)
+				})
+				taken, err := c.Mutex("k", opts...).Attach(t.Context(), id)
+				require.NoError(t, err)
+				time.Sleep(10 * time.Millisecond)
+				require.NoError(t, taken.Unlock(t.Context()))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				assert.Zero(t, nodes.holding("k"))
+			})
+		})
+	}
+}
+
+// A taking up that is given up before a node executes it leaves the detached lease there.
+func TestQuorumNodeThatTakesALeaseUpLateKeepsItIfThatIsGivenUp(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": nil, "hold": {Reentrant()}} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				meetAt(t, c, "k")
+				lease := must(t, c.Mutex("k", opts...))
+				everywhere()
+				id, err := lease.Detach(t.Context(), 10*time.Second)
+				require.NoError(t, err)
+				everywhere()
+				for _, f := range nodes {
+					f.late(func(cmd driver.Command) bool {
+						return mutexFamily.attach.runs(cmd) || holdFamily.attach.runs(cmd)
+					})
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				_, err = c.Mutex("k", opts...).Attach(ctx, id)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				assert.Equal(t, 3, nodes.holding("k"))
+				taken, err := c.Mutex("k", opts...).Attach(t.Context(), id)
+				require.NoError(t, err)
+				require.NoError(t, taken.Unlock(t.Context()))
+			})
+		})
+	}
+}
+
+// Where the nodes have not agreed on a token at once, the others are asked at once, too.
+func TestQuorumNodeThatTakesAFencedLeaseLateKeepsNothing(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		for range 3 {
+			mustPair(t, c.Mutex("k", Fenced()))
+			everywhere()
+		}
+		for i, f := range nodes { // so that each draws another one
+			f.SetTime(time.Now().Add(time.Duration(i+1) * 20 * time.Second))
+		}
+		nodes[c.quorum.order("k")[2]].late(mutexFamily.acquire.runs)
+		lease := must(t, c.Mutex("k", Fenced()))
+		time.Sleep(10 * time.Millisecond)
+		require.NoError(t, lease.Unlock(t.Context()))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
