@@ -333,7 +333,7 @@ func (b ballot) tell() []Vote {
 		votes[i] = Vote{Node: i, Err: v.Err}
 		switch {
 		case !v.in:
-			votes[i].Answer = "no answer yet"
+			votes[i].Err, votes[i].Answer = errUnheard, "no answer yet"
 		case v.Err != nil:
 			votes[i].Answer = v.Err.Error()
 		default:

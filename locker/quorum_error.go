@@ -77,9 +77,10 @@ func (e *QuorumError) undecided() bool {
 	return true
 }
 
-// silent tells that a node has failed to say whether the lock can be had.
+// silent tells that a node has failed to say whether the lock can be had; one that would have
+// said so after the decision has not.
 func (e *QuorumError) silent() bool {
-	return slices.ContainsFunc(e.Votes, func(v Vote) bool { return v.Err != nil && !answered(v.Err) })
+	return slices.ContainsFunc(e.Votes, func(v Vote) bool { return v.Err != nil && v.Err != errUnheard && !answered(v.Err) })
 }
 
 // Unwrap returns the reason.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -382,5 +383,56 @@ func TestQuorumTryLockAsksAgainOnlyWhereTheVoteIsSplit(t *testing.T) {
 		_, twice := errors.AsType[*WaitError](waited.Reason)
 		assert.False(t, twice, "%v", err)
 		require.NoError(t, held.Unlock(t.Context()))
+	})
+}
+
+// A node that is new is no reason not to ask those again whose replies were lost.
+func TestQuorumAsksAgainBesideANewNode(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meetAt(t, c, "k")
+		nodes[0].FlushAll()
+		for _, f := range nodes[1:] {
+			var lost atomic.Bool
+			f.set(func() {
+				f.before = func(ctx context.Context, _ driver.Command) error {
+					if lost.CompareAndSwap(false, true) {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return nil
+				}
+			})
+		}
+		_, err := c.Mutex("k", AttemptTimeout(200*time.Millisecond)).TryLock(t.Context())
+		assert.NoError(t, err)
+	})
+}
+
+// A TryLock that the script for all cases has told who holds the lock does not ask again.
+func TestQuorumAsksOnceWhoHoldsTheLock(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c, other := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		must(t, other.Mutex("k"))
+		everywhere()
+		time.Sleep(2 * DefaultLongestTTL) // so that the markers are to be looked at
+		var asked atomic.Int32
+		for _, f := range nodes {
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					if mutexFamily.acquire.runs(cmd) {
+						asked.Add(1)
+					}
+					return nil
+				}
+			})
+		}
+		_, err := c.Mutex("k").TryLock(t.Context())
+		require.ErrorIs(t, err, ErrLocked)
+		synctest.Wait()
+		assert.LessOrEqual(t, asked.Load(), int32(3))
 	})
 }
