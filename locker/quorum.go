@@ -117,6 +117,7 @@ func newQuorum(connectors []driver.Connector, cfg QuorumConfig) (*quorum, error)
 	case cfg.LongestTTL < MinTTL || cfg.LongestTTL > MaxTTL:
 		return nil, invalid(fmt.Sprintf("a LongestTTL of %v; use one from %v to %v", cfg.LongestTTL, MinTTL, MaxTTL))
 	}
+	cfg.LongestTTL = cfg.LongestTTL.Truncate(time.Millisecond) // which is what nodes know of it
 	q := &quorum{
 		cfg: cfg, id: newID(), ids: map[string]int{},
 		longest: millis(cfg.LongestTTL),

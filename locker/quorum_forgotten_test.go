@@ -131,3 +131,31 @@ func TestQuorumAdministratorsOfNewNodes(t *testing.T) {
 		assert.Empty(t, listed(t, c, ""))
 	})
 }
+
+// List begins the quarantine of a node without a marker, also where there are no keys.
+func TestListBeginsTheQuarantine(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		c := nodes.client(t, QuorumConfig{})
+		list := func() (ended error) {
+			for _, err := range c.List(t.Context(), "") {
+				ended = err
+			}
+			return ended
+		}
+		require.ErrorIs(t, list(), ErrUnavailable)
+		time.Sleep(DefaultLongestTTL + time.Second)
+		assert.NoError(t, list())
+	})
+}
+
+// The nodes know LongestTTL in whole milliseconds.
+func TestInspectBeginsTheQuarantineOfAnOddTime(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		c := nodes.client(t, QuorumConfig{LongestTTL: time.Minute + 500*time.Microsecond})
+		_, err := c.Inspect(t.Context(), "k")
+		require.ErrorIs(t, err, ErrUnavailable)
+		time.Sleep(time.Minute + time.Second)
+		_, err = c.Inspect(t.Context(), "k")
+		assert.NoError(t, err)
+	})
+}

@@ -16,15 +16,31 @@ import (
 func (n *node) miss(calls []call, results []driver.Result) {
 	renewed := false
 	for i, c := range calls {
-		unmarked := c.looksForLocks() && readAnswer(results[i].Value).young == n.quorum.cfg.LongestTTL
+		unmarked := c.looksForLocks() && n.unmarked(readAnswer(results[i].Value))
 		if unmarked || c.renews() && results[i].Value == int64(0) {
-			n.mark(max(n.quorum.cfg.LongestTTL/16, n.quorum.cfg.NodeTimeout))
+			n.mark(n.missPause())
 			return
 		}
 		renewed = renewed || c.renews() && results[i].Value == int64(1)
 	}
 	if renewed {
 		n.tend()
+	}
+}
+
+// unmarked tells that the node's whole quarantine lies ahead, by what it has told of a lock.
+func (n *node) unmarked(a answer) bool { return a.young == n.quorum.cfg.LongestTTL }
+
+func (n *node) missPause() time.Duration {
+	return max(n.quorum.cfg.LongestTTL/16, n.quorum.cfg.NodeTimeout)
+}
+
+// missing is miss where a node was asked past the quorum, by its link.
+func (q *quorum) missing(asked *link, a answer) {
+	for _, n := range q.nodes {
+		if n.link == asked && n.unmarked(a) {
+			n.mark(n.missPause())
+		}
 	}
 }
 

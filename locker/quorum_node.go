@@ -59,6 +59,9 @@ func (n *node) unsettled(batch []inquiry) []inquiry {
 		err := in.ctx.Err()
 		switch {
 		case in.moot != nil && in.moot.Load():
+			if n.asked.Load() == 1 {
+				n.owed.CompareAndSwap(in.ctx, nil)
+			}
 			n.answer(in, unasked(in.calls))
 		case err != nil:
 			n.answer(in, allFailed(in.calls, late(driver.NotSent(err))))
