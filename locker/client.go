@@ -309,16 +309,31 @@ func (c *Client) finish(jobs []*job) {
 	}
 	// At once, so that a part of the deployment that hangs delays no other.
 	var wg sync.WaitGroup
-	for batch := range slices.Chunk(last, batchSize) {
-		wg.Go(func() { c.say(closeTime, batch) })
+	for _, part := range c.parts(last) {
+		for batch := range slices.Chunk(part, batchSize) {
+			wg.Go(func() { c.say(closeTime, batch) })
+		}
 	}
-	for batch := range slices.Chunk(courtesies, batchSize) {
-		wg.Go(func() { c.say(courtesyTime, batch) })
+	for _, part := range c.parts(courtesies) {
+		for batch := range slices.Chunk(part, batchSize) {
+			wg.Go(func() { c.say(courtesyTime, batch) })
+		}
 	}
 	wg.Wait()
 }
 
-// say makes the requests until all are answered or the time is over.
+// parts sorts what is to be said by the parts of the deployment.
+func (c *Client) parts(all []farewell) map[int][]farewell {
+	parts := map[int][]farewell{}
+	for _, f := range all {
+		shard := c.deployment.shard(f.call.key())
+		parts[shard] = append(parts[shard], f)
+	}
+	return parts
+}
+
+// say makes the requests until all are answered or the time is over. None keeps the others, or
+// the next try, for longer than a request of Unlock may take.
 func (c *Client) say(within time.Duration, batch []farewell) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -328,7 +343,10 @@ func (c *Client) say(within time.Duration, batch []farewell) {
 			calls[i] = f.call
 		}
 		var left []farewell
-		for i, r := range c.deployment.runBatch(ctx, calls) {
+		request, done := context.WithTimeout(ctx, DefaultAttemptTimeout)
+		results := c.deployment.runBatch(request, calls)
+		done()
+		for i, r := range results {
 			if f := batch[i]; !f.heard(r) {
 				f.unsure = f.unsure || driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
 				left = append(left, f)

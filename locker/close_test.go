@@ -165,3 +165,56 @@ func TestCloseNamesOnlyWhatMayBeHeld(t *testing.T) {
 		assert.Zero(t, time.Since(begun))
 	})
 }
+
+// Close asks once more where a connection is silent.
+func TestCloseOnASilentConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c, err := New(f)
+		require.NoError(t, err)
+		_, err = c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		var hung atomic.Bool
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error {
+				if hung.CompareAndSwap(false, true) {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return nil
+			}
+		})
+		assert.NoError(t, c.Close())
+		assert.False(t, f.Exists("k"))
+	})
+}
+
+// A part of a Cluster that hangs does not keep Close from asking another again.
+func TestCloseBesideAHungPart(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c, err := New(sharded{f})
+		require.NoError(t, err)
+		for _, name := range []string{"{good}", "{dead}"} {
+			_, err = c.Mutex(name).Lock(t.Context())
+			require.NoError(t, err)
+		}
+		begun := time.Now()
+		refused := 0
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if cmd.Keys()[0] == "{dead}" {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				if refused++; refused < 5 {
+					return driver.NewServerError("TRYAGAIN")
+				}
+				assert.Less(t, time.Since(begun), time.Second)
+				return nil
+			}
+		})
+		assert.ErrorContains(t, c.Close(), `1 locks may not have been released`)
+		assert.False(t, f.Exists("{good}"))
+		f.heal()
+		time.Sleep(time.Minute)
+	})
+}
