@@ -1,19 +1,38 @@
 package locker
 
-import "sync"
+import (
+	"errors"
+	"slices"
+	"sync"
+)
 
-// attaching remembers for each id of a detached lease under which new id this
+// attaching remembers for each id of a detached lease under which new ids this
 // client may have taken it up without learning of it, until that is put right. An
 // Attach that follows then recognises what is its own.
 type attaching struct {
 	mu  sync.Mutex
-	ids map[string]string
+	ids map[string][]string
 }
 
-func (a *attaching) last(old string) string {
+// maxUnsure is how many of these are tried for a lease, the latest first.
+const maxUnsure = 8
+
+// try makes the requests of an Attach: under each id that may be that of the lease, until one
+// is not answered by the word that the lease is somebody else's.
+func (a *attaching) try(old string, attach func(unsure string) error) error {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.ids[old]
+	ids := slices.Clone(a.ids[old])
+	a.mu.Unlock()
+	if len(ids) == 0 {
+		return attach("")
+	}
+	var err error
+	for i := len(ids) - 1; i >= max(len(ids)-maxUnsure, 0); i-- {
+		if err = attach(ids[i]); !errors.Is(err, ErrTaken) {
+			break
+		}
+	}
+	return err
 }
 
 // unsure notes it; the function returned forgets it.
@@ -21,13 +40,14 @@ func (a *attaching) unsure(old, id string) (forget func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ids == nil {
-		a.ids = map[string]string{}
+		a.ids = map[string][]string{}
 	}
-	a.ids[old] = id
+	a.ids[old] = append(a.ids[old], id)
 	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.ids[old] == id {
+		a.ids[old] = slices.DeleteFunc(a.ids[old], func(other string) bool { return other == id })
+		if len(a.ids[old]) == 0 {
 			delete(a.ids, old)
 		}
 	}

@@ -244,7 +244,10 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, e
 		return a.ask(ctx, q, p, g, first)
 	case a.attachID != "":
 		a.scripted = true
-		g.token, g.owner, err = a.client.store.attach(ctx, &a.req, a.attachID, a.client.attaching.last(a.attachID))
+		err = a.client.attaching.try(a.attachID, func(unsure string) (err error) {
+			g.token, g.owner, err = a.client.store.attach(ctx, &a.req, a.attachID, unsure)
+			return err
+		})
 		return g, err
 	case first && p.reservation == "" && !a.req.fenced && !a.req.mode.owned():
 		ok, err := a.client.store.set(ctx, &a.req)
@@ -274,7 +277,10 @@ func (a *attempt) ask(ctx context.Context, q *quorum, p place, g grant, first bo
 	var err error
 	if a.attachID != "" {
 		a.scripted = true
-		g.token, g.owner, err = q.attach(ctx, &a.req, a.attachID, a.client.attaching.last(a.attachID), &a.taken)
+		err = a.client.attaching.try(a.attachID, func(unsure string) (err error) {
+			g.token, g.owner, err = q.attach(ctx, &a.req, a.attachID, unsure, &a.taken)
+			return err
+		})
 		return g, err
 	}
 	var scripted bool

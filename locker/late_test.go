@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -120,4 +121,42 @@ func TestLateRequestsOfSeveralDetachedLeases(t *testing.T) {
 		renewal, over := renewCall(leases[0].mutex, newID(), time.Second, true, 0), native("SET", "x", "1")
 		require.Len(t, bundles([]call{over, renewal, over, renewal}), 3)
 	})
+}
+
+// Two attempts to take a lease up have ended without an answer. The first one had it.
+func TestAttachKnowsEachOfItsEarlierAttempts(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": nil, "hold": {Reentrant()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				lease, err := f.client(t).Mutex("k", opts...).Lock(t.Context())
+				require.NoError(t, err)
+				id, err := lease.Detach(t.Context(), time.Minute)
+				require.NoError(t, err)
+				c := f.client(t)
+				mustPair(t, c.Mutex("warm"))
+				attach := func() error {
+					_, err := c.Mutex("k", opts...).Attach(t.Context(), id)
+					return err
+				}
+				f.set(func() { // and what puts that right does not get through
+					f.after = func(context.Context, driver.Command) error { return errLostReply }
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if mutexFamily.unattach.runs(cmd) || holdFamily.unattach.runs(cmd) {
+							return driver.NotSent(errors.New("no route"))
+						}
+						return nil
+					}
+				})
+				require.ErrorIs(t, attach(), ErrUnavailable)
+				time.Sleep(30 * time.Millisecond)
+				f.set(func() {
+					f.before, f.after = func(context.Context, driver.Command) error { return errLostReply }, nil
+				})
+				require.ErrorIs(t, attach(), ErrUnavailable)
+				time.Sleep(5 * time.Second)
+				f.heal()
+				assert.NoError(t, attach())
+			})
+		})
+	}
 }
