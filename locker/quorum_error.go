@@ -54,14 +54,29 @@ func mostDone(err error) bool {
 // no others: asking again at once is of no use.
 func lacksNewNodes(err error) bool {
 	e, ok := errors.AsType[*QuorumError](err)
-	isNew := false
-	for i := 0; ok && i < len(e.Votes); i++ {
-		_, young := errors.AsType[errNew](e.Votes[i].Err)
-		isNew = isNew || young
-		ok = young || e.Votes[i].Err == nil || answered(e.Votes[i].Err)
+	if !ok {
+		return false
 	}
-	return ok && isNew
+	young, refused, open := 0, 0, 0
+	for _, v := range e.Votes {
+		_, isNew := errors.AsType[errNew](v.Err)
+		switch {
+		case isNew:
+			young++
+		case answered(v.Err):
+			refused++
+		case leftOut(v.Err):
+			open++
+		case v.Err != nil:
+			return false
+		}
+	}
+	decided := len(e.Votes)-young-refused < majority(len(e.Votes)) // whatever the others would have said
+	return young > 0 && (open == 0 || decided)
 }
+
+// leftOut tells of a node that was not asked, or not waited for.
+func leftOut(err error) bool { return errors.Is(err, errUnheard) || errors.Is(err, errUnasked) }
 
 // undecided tells that the lock is held by nobody, for all that is known: no majority
 // names the same holder, and none is a reader, of which there may be many.
@@ -77,10 +92,11 @@ func (e *QuorumError) undecided() bool {
 	return true
 }
 
-// silent tells that a node has failed to say whether the lock can be had; one that would have
-// said so after the decision has not.
+// silent tells that a node has failed to say whether the lock can be had; one left out has not.
 func (e *QuorumError) silent() bool {
-	return slices.ContainsFunc(e.Votes, func(v Vote) bool { return v.Err != nil && v.Err != errUnheard && !answered(v.Err) })
+	return slices.ContainsFunc(e.Votes, func(v Vote) bool {
+		return v.Err != nil && !answered(v.Err) && !leftOut(v.Err)
+	})
 }
 
 // Unwrap returns the reason.
