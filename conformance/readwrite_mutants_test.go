@@ -24,7 +24,7 @@ var readWriteMutants = []lockMutant{
 		"ReadWrite/Upgrade"),
 	luaMutant("two readers wait for each other", "hold", "return answer(-4)", "return answer(0, '')",
 		"ReadWrite/TwoUpgraders"),
-	luaMutant("the mode of a lease taken up is not asked", "hold_attach", "h.mode ~= ARGV[3] or ", "",
+	luaMutant("the mode of a lease taken up is not asked", "hold_attach", "elseif h.mode ~= ARGV[3] then", "elseif false then",
 		"ReadWrite/DetachAttach"),
 	{name: "a script after a look", breaks: commands(looksBefore("EVALSHA")),
 		fails: []string{"ReadWrite/TwoCommands"}},
