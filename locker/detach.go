@@ -21,6 +21,7 @@ import (
 // server said, or did not; where the owner has re-entered, also those of [Mutex.TryLock].
 func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err error) {
 	if !l.shared() {
+		l.tenure.rest.settle(ctx)
 		if err := l.extend(ctx, "detach", ttl); err != nil {
 			return "", err
 		}
@@ -89,11 +90,6 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	t.released, t.outcome = true, ErrReleased
 	t.client.dog.remove(&t.job)
 	t.vacate()
-	if t.rest != nil {
-		// A node that executes SET later than this lacks the detached lease, which most have. It
-		// would not know of what becomes of that.
-		t.rest.end(t.client.store.releaseCall(t.mutex, t.id, t.reservation, echoLife))
-	}
 	if t.remember > echoLife && t.client.quorum == nil {
 		// A request that takes the lock may still be on its way. It must not, when the
 		// detached lease has run out.

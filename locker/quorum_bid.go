@@ -16,6 +16,8 @@ type bid struct {
 	moot atomic.Bool          // what has not gone out by now never does
 	late atomic.Bool          // a node had not answered when it was decided
 	over atomic.Pointer[call] // what ends the lease or the attempt, if late
+
+	heard chan struct{} // closed when those that are late have answered; nil if none is
 }
 
 // isLate may be called on nil, as end may.

@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -48,6 +49,14 @@ func (r *rest) drop() nodeSet {
 func (r *rest) end(by call) {
 	if r != nil {
 		r.bid.end(by)
+	}
+}
+
+// settle waits for the nodes that have not answered yet, but not for long: once the lease is
+// detached, nobody could tell them what becomes of it. It may be called on nil.
+func (r *rest) settle(ctx context.Context) {
+	if r != nil && r.bid != nil {
+		await(ctx, r.bid.heard, DefaultAttemptTimeout)
 	}
 }
 

@@ -64,12 +64,16 @@ func (r *round) askRest() {
 func (r *round) hear(place int, answers []driver.Result) {
 	r.mu.Lock()
 	r.note(place, answers)
-	owed := r.owed.has(place)
+	owed, last := r.owed.has(place), r.owed&^r.answered == 0
 	r.mu.Unlock()
-	if owed {
-		r.bid.settle(r.quorum.nodes[place], answers[0])
-		r.quorum.wg.Done()
+	if !owed {
+		return
 	}
+	r.bid.settle(r.quorum.nodes[place], answers[0])
+	if last {
+		close(r.bid.heard)
+	}
+	r.quorum.wg.Done()
 }
 
 // note needs mu, as do all below but end and unheard.
@@ -154,6 +158,9 @@ func (r *round) unheard() (unasked nodeSet) {
 
 func (r *round) owe(place int) {
 	r.quorum.wg.Add(1) // until hear
+	if r.owed == 0 {
+		r.bid.heard = make(chan struct{})
+	}
 	r.owed.add(place)
 	r.bid.late.Store(true)
 }

@@ -15,30 +15,32 @@ local value = read(KEYS[1])
 if failed(value) then
   return value
 end
-if not value then
-  if ARGV[9] then
-    remember(KEYS[4], ARGV[8]) -- This node may not have been asked for the lock yet.
-  end
-  return {0}
-end
 if value == 0 then
   return foreign(KEYS[1])
 end
 local ttl = tonumber(ARGV[4])
-if held_by(value, ARGV[2]) then
+if value and held_by(value, ARGV[2]) then
   local _, token = parse(value)
   arm(KEYS[1], ttl)
   return {1, token}
 end
 local old = ARGV[1]
-if ARGV[7] ~= '' and not held_by(value, old) then
+if value and ARGV[7] ~= '' and not held_by(value, old) then
   old = ARGV[7]
 end
-local over = held_by(value, old) and redis.call('GET', KEYS[3])
-if over == '1' and ARGV[9] then
-  redis.call('DEL', KEYS[1]) -- The node is so late that the new id has been released meanwhile.
+if not value or not held_by(value, old) then
+  if ARGV[9] then
+    remember(KEYS[4], ARGV[8]) -- This node may not have been asked for the lock yet.
+  end
+  return {value and -1 or 0}
 end
-if not held_by(value, old) or over then
+local over = redis.call('GET', KEYS[3])
+if over == '1' and ARGV[9] then
+  -- The node is so late that the new id has been released meanwhile.
+  redis.call('DEL', KEYS[1])
+  remember(KEYS[old == ARGV[1] and 4 or 5], ARGV[8])
+end
+if over then
   return {-1}
 end
 local _, token, lease = parse(value)

@@ -38,7 +38,9 @@ elseif h.mode ~= ARGV[3] then
 end
 local over = redis.call('GET', KEYS[3])
 if over == '1' and ARGV[10] then
-  drop(KEYS[1], old, now) -- The node is so late that the new id has been released meanwhile.
+  -- The node is so late that the new id has been released meanwhile.
+  drop(KEYS[1], old, now)
+  remember(KEYS[old == ARGV[1] and 4 or 5], ARGV[9])
 end
 if over then
   return {-1}
