@@ -49,12 +49,16 @@ func (b bareErrors) Do(ctx context.Context, cmd rue.Completed) rue.RedisResult {
 	return r
 }
 
+// redis6 is what a server before 7.0 says of an error that a script has caught and returns.
+const redis6 = "@user_script: 7: -OOM command not allowed when used memory > maxmemory."
+
 // A command that was executed must not count as not sent, nor a reply as anything else.
 func TestDecoratorThatMakesErrorsOfReplies(t *testing.T) {
 	replies := map[string]error{
 		"MYCODE x": driver.NewServerError("MYCODE x"),
 		"ERR value is not an integer or out of range": driver.NewServerError("ERR value is not an integer or out of range"),
 		"NOSCRIPT No matching script":                 driver.NewServerError("NOSCRIPT No matching script"),
+		redis6:                                        driver.NewServerError(redis6),
 	}
 	for name, decorate := range map[string]func(rue.Client) rue.Client{
 		"wraps": func(c rue.Client) rue.Client { return wrapsErrors{c} },

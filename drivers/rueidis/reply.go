@@ -93,13 +93,14 @@ func refusal(m *rue.RedisMessage) error {
 }
 
 // decoratedReply is a reply to a command, of which a decorator has made an error. rueidis has
-// taken off a leading "ERR " of it: what has a code besides that begins with capitals.
+// taken off a leading "ERR " of it: what has a code besides that begins with capitals. An error
+// that a script has caught and returns has none before 7.0, and had no ERR either.
 func decoratedReply(reply *rue.RedisError) (driver.Value, error) {
 	if reply.IsNil() {
 		return nil, nil
 	}
 	text := reply.Error()
-	if code, _, _ := strings.Cut(text, " "); code != strings.ToUpper(code) {
+	if code, _, _ := strings.Cut(text, " "); code != strings.ToUpper(code) && !strings.HasPrefix(text, "@user_script") {
 		text = "ERR " + text
 	}
 	return nil, driver.NewServerError(text)
