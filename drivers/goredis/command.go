@@ -16,6 +16,8 @@ type command struct {
 	*redis.Cmd
 	ctx   context.Context
 	begun atomic.Bool // go-redis has begun to write it
+	err   error       // what it has come to, which Cmd does not tell of the first one of a pipeline
+	first *command    // of its pipeline to one server
 }
 
 // prepare makes the commands of cmds, which are the caller's again when the call
@@ -48,6 +50,9 @@ func (e *exchange) prepare(cmds []driver.Command) {
 		rc.SetStepCount(1) // else a ClusterClient asks the server, by COMMAND
 		c := &e.commands[i]
 		c.Cmd, c.ctx = rc, &e.ctx
+		if e.ctx.conn.mode != driver.ModeCluster {
+			c.first = &e.commands[0]
+		}
 		if n > 1 {
 			words[1].first = c
 		}
@@ -105,6 +110,20 @@ type unwritable struct{ err error }
 
 func (u unwritable) MarshalBinary() ([]byte, error) { return nil, u.err }
 
+// SetErr is called by go-redis and by hooks. go-redis closes a connection to a server that
+// answers READONLY, since the name that it was made to may lead to another one by now. But
+// of a pipeline it looks at the first command alone, so that is the one to tell of it.
+func (c *command) SetErr(err error) {
+	c.err = err
+	c.Cmd.SetErr(err)
+	if c.first != nil && redis.IsReadOnlyError(err) {
+		c.first.Cmd.SetErr(err)
+	}
+}
+
+// Err is what hooks see.
+func (c *command) Err() error { return c.err }
+
 // NoRetry makes every go-redis client refrain from sending the command again,
 // whatever its MaxRetries, also in a pipeline. It also bypasses client-side
 // caching.
@@ -113,7 +132,7 @@ func (*command) NoRetry() bool { return true }
 // Clone keeps a copy from being retried. What becomes of it is not looked at.
 func (c *command) Clone() redis.Cmder {
 	c.begun.Store(true)
-	return &command{Cmd: c.Cmd.Clone().(*redis.Cmd), ctx: c.ctx}
+	return &command{Cmd: c.Cmd.Clone().(*redis.Cmd), ctx: c.ctx, err: c.err}
 }
 
 // A callContext is the ctx that go-redis sees of a call. Its Err tells also that the

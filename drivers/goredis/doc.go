@@ -64,6 +64,11 @@
 // DSN, timeout=1s and dial_timeout=1s. With the default of five seconds, twelve seconds without
 // locks were measured when the Sentinel in use had frozen.
 //
+// The address of a single server may be a name that leads to the master. A connection on which
+// a former master answers READONLY is closed, and the next one is made to whom the name leads
+// then, also where the client is a wrapped one, and for any command of a batch. (Of a pipeline of
+// the application's own, go-redis looks at the first reply alone.)
+//
 // Hooks see the commands of locks. One that sends a command twice, or swallows
 // it, breaks locks.
 //

@@ -25,7 +25,7 @@ var errNested = errors.New("go-redis cannot read an array with this error in it"
 // the application wrap it like any other; but where the command was not begun, it is a
 // Sentinel's that does not know the master.
 func (c *command) result() (any, error) {
-	v, err := c.Result()
+	v, err := c.Val(), c.err
 	if _, refused := serverError(err); refused && v != nil {
 		return nil, fmt.Errorf("%w: %v", errNested, err) // hides err: the command was not refused
 	}
