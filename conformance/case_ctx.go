@@ -91,15 +91,20 @@ var ctxCases = []testCase{
 	}},
 	{name: "Do/Bounded/HungDial", run: func(k *kit) {
 		k.wire.HangDials()
-		k.bounded("Connect and Do without a deadline, dialing hangs", func() error {
-			conn, err := k.connector().Connect(k.ctx)
-			if err != nil {
+		k.bounded("Connect and Do without a deadline, dialing hangs", func() error { return k.connectAndDo(k.ctx, k.connector()) })
+	}},
+	{name: "Do/Bounded/HungHandshake", run: func(k *kit) {
+		// The server accepts connections and says nothing, ever.
+		conn := k.warm()
+		k.wire.On(wire.Match{Times: -1}, wire.BlackHole)
+		k.wire.KillAll()
+		for range 3 { // the first may be for a connection that is gone
+			k.bounded("Do without a deadline, the handshake unanswered,", func() error {
+				_, err := k.do(k.ctx, conn, cmd("GET", k.key("n")))
 				return err
-			}
-			k.closeLater(conn)
-			_, err = k.do(k.ctx, conn, cmd("GET", k.key("n")))
-			return err
-		})
+			})
+		}
+		k.bounded("Connect and Do without a deadline, the handshake unanswered,", func() error { return k.connectAndDo(k.ctx, k.connector()) })
 	}},
 	{name: "Do/Bounded/Refused", run: func(k *kit) {
 		conn := k.warm()
@@ -164,17 +169,23 @@ func (k *kit) prompt(newCtx ctxMaker, conn driver.Conn) {
 	ctx, cancel := newCtx(k)
 	defer cancel()
 	k.promptCall(ctx, "Do while nothing answers", func() error {
-		c := conn
-		if c == nil {
-			var err error
-			if c, err = k.connector().Connect(ctx); err != nil {
-				return err
-			}
-			k.closeLater(c)
+		if conn == nil {
+			return k.connectAndDo(ctx, k.connector())
 		}
-		_, err := k.do(ctx, c, cmd("GET", k.key("n")))
+		_, err := k.do(ctx, conn, cmd("GET", k.key("n")))
 		return err
 	})
+}
+
+// connectAndDo is Connect and Do, whichever of the two makes the connection.
+func (k *kit) connectAndDo(ctx context.Context, c driver.Connector) error {
+	conn, err := c.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	k.closeLater(conn)
+	_, err = k.do(ctx, conn, cmd("GET", k.key("n")))
+	return err
 }
 
 // promptCall checks that f returns when ctx ends, neither before nor later, with

@@ -126,6 +126,7 @@ var mutants = []mutant{
 	{"write-ignores-ctx", `Do/StalledWrite/Ctx Batch/StalledWrite`},
 	{"stale-write-deadline", `Do/StaleDeadline Do/StalledWrite/Bounded Batch/StalledWrite`},
 	{"no-dial-timeout", `Do/Bounded/BlackHole Do/Bounded/HungDial`},
+	{"handshake-replies-have-no-timeout", `Do/Bounded/HungHandshake`},
 	{"redials-for-ever", `Do/Bounded/BlackHole Do/Bounded/HungDial Do/Bounded/Refused Close/WhileDialing`},
 
 	// Recovery and correlation.

@@ -331,8 +331,12 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 	}
 	l := &link{Conn: nc, r: bufio.NewReader(nc)}
 	bound := ctx
-	if sub && c.bug == "sub-handshake-no-timeout" {
+	switch {
+	case sub && c.bug == "sub-handshake-no-timeout":
 		bound = outer
+	case !sub && c.bug == "handshake-replies-have-no-timeout":
+		bound = outer
+		_ = l.SetWriteDeadline(time.Now().Add(c.cfg.DialTimeout))
 	}
 	if err := c.handshake(bound, l); err != nil {
 		_ = nc.Close()

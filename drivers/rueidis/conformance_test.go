@@ -86,6 +86,9 @@ func (a application) Connect(ctx context.Context) (driver.Conn, error) {
 	case conn := <-made:
 		return conn, nil
 	case err := <-failed:
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // rueidis' own, for its handshake
+			err = errors.New("no connection in time")
+		}
 		return nil, driver.NotSent(err)
 	case <-ctx.Done():
 		go func() {
