@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"sync/atomic"
 	"time"
@@ -109,9 +108,7 @@ var connectorCases = []testCase{
 		// A server that hangs up whatever it is told. The first that it is told is a
 		// handshake, and nothing is ever told in the clear.
 		server := k.eavesdrop()
-		c := k.connector(server.edit, func(c *driver.Config) {
-			c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: "conformance.invalid"}
-		})
+		c := k.connector(server.edit, encrypted)
 		for range 3 {
 			ctx, cancel := k.within(k.time.bound)
 			conn, err := c.Connect(ctx)
@@ -126,6 +123,18 @@ var connectorCases = []testCase{
 			}
 			k.notReplied("Do whose TLS handshake fails", err)
 		}
+		server.heardTLS()
+	}},
+	{name: "Config/TLS/Hung", run: func(k *kit) {
+		// A server that takes what it is told of a handshake, and says nothing.
+		server := k.eavesdropInSilence()
+		c := k.connector(server.edit, encrypted)
+		for _, newCtx := range []ctxMaker{cancelAfter, deadlineAfter} {
+			ctx, cancel := newCtx(k)
+			k.promptCall(ctx, "Connect and Do, the TLS handshake unanswered,", func() error { return k.connectAndDo(ctx, c) })
+			cancel()
+		}
+		k.bounded("Connect and Do without a deadline, the TLS handshake unanswered,", func() error { return k.connectAndDo(k.ctx, c) })
 		server.heardTLS()
 	}},
 	{name: "Config/Timeout", run: func(k *kit) {

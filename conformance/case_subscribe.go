@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -200,9 +199,7 @@ var subscribeCases = []testCase{
 	{name: "Subscribe/TLS", needs: needs{subscriber: true}, run: func(k *kit) {
 		// The connection of a Subscription is encrypted as those of commands are.
 		server := k.eavesdrop()
-		c := k.connector(server.edit, func(c *driver.Config) {
-			c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: "conformance.invalid"}
-		})
+		c := k.connector(server.edit, encrypted)
 		ctx, cancel := k.within(k.time.bound)
 		defer cancel()
 		conn, err := c.Connect(ctx)

@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"context"
+	"crypto/tls"
+	"io"
 	"net"
 	"sync"
 
@@ -11,18 +13,30 @@ import (
 // handshakeRecord is the first byte of TLS.
 const handshakeRecord byte = 22
 
-// An eavesdropper is a server that listens to the first byte of a connection and hangs up.
+// An eavesdropper is a server that listens to the first byte of a connection and hangs up, or
+// says nothing for as long as it lasts.
 type eavesdropper struct {
-	kit  *kit
-	edit func(*driver.Config) // makes a Config lead to it
+	kit   *kit
+	keeps bool                 // says nothing
+	edit  func(*driver.Config) // makes a Config lead to it
 
 	mu    sync.Mutex
 	first []byte
 }
 
-// eavesdrop starts one.
-func (k *kit) eavesdrop() *eavesdropper {
-	e := &eavesdropper{kit: k}
+// encrypted makes a Config ask for TLS, which an eavesdropper does not speak.
+func encrypted(c *driver.Config) {
+	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: "conformance.invalid"}
+}
+
+// eavesdrop starts one that hangs up.
+func (k *kit) eavesdrop() *eavesdropper { return k.startEavesdropper(false) }
+
+// eavesdropInSilence starts one that says nothing.
+func (k *kit) eavesdropInSilence() *eavesdropper { return k.startEavesdropper(true) }
+
+func (k *kit) startEavesdropper(keeps bool) *eavesdropper {
+	e := &eavesdropper{kit: k, keeps: keeps}
 	if !k.realTime() {
 		e.edit = func(c *driver.Config) {
 			c.Dial = func(context.Context, string, string) (net.Conn, error) {
@@ -55,10 +69,18 @@ func (e *eavesdropper) serve(c net.Conn) {
 	defer c.Close()
 	var first [1]byte
 	if n, _ := c.Read(first[:]); n > 0 {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.first = append(e.first, first[0])
+		e.hear(first[0])
 	}
+	if e.keeps {
+		e.kit.cleanup(func() { _ = c.Close() })
+		_, _ = io.Copy(io.Discard, c)
+	}
+}
+
+func (e *eavesdropper) hear(first byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.first = append(e.first, first)
 }
 
 // heardTLS checks that there were connections, and that each began with a handshake.

@@ -28,6 +28,8 @@ var mutants = []mutant{
 	{"no-auth", `Config/Auth`},
 	{"drops-username", `Config/Username`},
 	{"drops-TLS", `Config/TLS`},
+	{"tls-handshake-ignores-ctx", `Config/TLS/Hung`},
+	{"tls-handshake-has-no-timeout", `Config/TLS/Hung`},
 	{"unix-is-tcp", `Config/Unix`},
 	{"no-select", `Config/DB`},
 	{"no-client-name", `Config/ClientName`},

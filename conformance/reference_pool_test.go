@@ -322,8 +322,15 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 		return nil, err
 	}
 	if c.cfg.TLS != nil && c.bug != "drops-TLS" && !(sub && c.bug == "sub-drops-TLS") {
-		secure := tls.Client(nc, c.cfg.TLS)
-		if err := secure.HandshakeContext(ctx); err != nil {
+		secure, bound := tls.Client(nc, c.cfg.TLS), ctx
+		switch {
+		case sub:
+		case c.bug == "tls-handshake-ignores-ctx":
+			bound = context.WithoutCancel(ctx)
+		case c.bug == "tls-handshake-has-no-timeout":
+			bound = outer
+		}
+		if err := secure.HandshakeContext(bound); err != nil {
 			_ = nc.Close()
 			return nil, err
 		}
