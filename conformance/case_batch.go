@@ -189,6 +189,9 @@ var batchCases = []testCase{
 	{name: "Batch/NotSent", needs: needs{batcher: true}, run: func(k *kit) {
 		k.notSent("DoBatch", k.refusing, k.batchOfOne)
 	}},
+	{name: "Batch/NotSent/HungDial", needs: needs{batcher: true}, run: func(k *kit) {
+		k.notSent("DoBatch", k.hanging, k.batchOfTwo)
+	}},
 	{name: "Batch/NoName", needs: needs{batcher: true}, run: func(k *kit) {
 		k.refusesNoName("DoBatch", k.batchOfOne)
 	}},
@@ -223,6 +226,15 @@ var batchCases = []testCase{
 			k.reply(conn, plain("ECHO", hold), hold)
 		}
 	}},
+	{name: "Batch/Ctx/HungDial/Deadline", needs: needs{batcher: true}, run: func(k *kit) {
+		k.hungDial(deadlineAfter, k.batchOfTwo)
+	}},
+	{name: "Batch/Ctx/HungDial/Cancel", needs: needs{batcher: true}, run: func(k *kit) {
+		k.hungDial(cancelAfter, k.batchOfTwo)
+	}},
+	{name: "Batch/Ctx/PoolExhausted", needs: needs{batcher: true}, run: func(k *kit) {
+		k.poolExhausted(k.batchOfTwo)
+	}},
 	{name: "Batch/Bounded", needs: needs{batcher: true}, run: func(k *kit) {
 		conn := k.warm()
 		k.wire.Partition()
@@ -255,9 +267,14 @@ func (k *kit) increments(n int) []driver.Command {
 	return cmds
 }
 
-// batchOfOne is DoBatch with the signature of doOne.
+// batchOfOne is a caller, by DoBatch.
 func (k *kit) batchOfOne(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
 	return k.doBatch(ctx, conn, []driver.Command{c})
+}
+
+// batchOfTwo is a caller, by a DoBatch of which no driver makes a Do.
+func (k *kit) batchOfTwo(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
+	return k.doBatch(ctx, conn, []driver.Command{c, plain("ECHO", k.prefix)})
 }
 
 func (k *kit) result(i int, r driver.Result, want driver.Value) {

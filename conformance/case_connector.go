@@ -131,10 +131,10 @@ var connectorCases = []testCase{
 		c := k.connector(server.edit, encrypted)
 		for _, newCtx := range []ctxMaker{cancelAfter, deadlineAfter} {
 			ctx, cancel := newCtx(k)
-			k.promptCall(ctx, "Connect and Do, the TLS handshake unanswered,", func() error { return k.connectAndDo(ctx, c) })
+			k.promptCall(ctx, "Connect and Do, the TLS handshake unanswered,", func() error { return k.connectAndDo(ctx, c, k.doOne) })
 			cancel()
 		}
-		k.bounded("Connect and Do without a deadline, the TLS handshake unanswered,", func() error { return k.connectAndDo(k.ctx, c) })
+		k.bounded("Connect and Do without a deadline, the TLS handshake unanswered,", func() error { return k.connectAndDo(k.ctx, c, k.doOne) })
 		server.heardTLS()
 	}},
 	{name: "Config/Timeout", run: func(k *kit) {

@@ -36,41 +36,20 @@ var ctxCases = []testCase{
 		k.inFlight(deadlineAfter)
 	}},
 	{name: "Do/Ctx/CancelInFlight", run: func(k *kit) { k.inFlight(cancelAfter) }},
-	{name: "Do/Ctx/HungDial/Deadline", run: func(k *kit) {
-		k.hungDial(deadlineAfter)
-	}},
-	{name: "Do/Ctx/HungDial/Cancel", run: func(k *kit) { k.hungDial(cancelAfter) }},
+	{name: "Do/Ctx/HungDial/Deadline", run: func(k *kit) { k.hungDial(deadlineAfter, k.doOne) }},
+	{name: "Do/Ctx/HungDial/Cancel", run: func(k *kit) { k.hungDial(cancelAfter, k.doOne) }},
 	{name: "Do/Ctx/HungHandshake", run: func(k *kit) {
 		// The server accepts connections and says nothing, ever.
 		k.wire.On(wire.Match{Times: -1}, wire.BlackHole)
-		k.prompt(cancelAfter, nil)
+		k.prompt(cancelAfter, nil, k.doOne)
 	}},
 	{name: "Do/Ctx/BlackHole", run: func(k *kit) {
 		conn := k.warm()
 		k.wire.Partition()
-		k.prompt(cancelAfter, conn)
-		k.prompt(deadlineAfter, conn)
+		k.prompt(cancelAfter, conn, k.doOne)
+		k.prompt(deadlineAfter, conn, k.doOne)
 	}},
-	{name: "Do/Ctx/PoolExhausted", run: func(k *kit) {
-		conn := k.warm(func(c *driver.Config) { c.PoolSize = 1 })
-		rule := k.wire.On(wire.Match{Name: "GET", Arg: k.key("held")}, wire.HoldReply)
-		held := k.startDo(k.ctx, conn, cmd("GET", k.key("held")))
-		k.await(rule.Happened(), k.time.bound, "the first command has not reached the server")
-		for i := range 3 {
-			ctx, cancel := cancelAfter(k)
-			if i == 1 {
-				ctx, cancel = k.within(k.time.short)
-			}
-			k.promptCall(ctx, "Do while the only connection is busy", func() error {
-				_, err := k.do(ctx, conn, cmd("GET", k.key(fmt.Sprint(i))))
-				return err
-			})
-			cancel()
-		}
-		rule.Release()
-		k.wait(held, k.time.bound, "the held call")
-		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
-	}},
+	{name: "Do/Ctx/PoolExhausted", run: func(k *kit) { k.poolExhausted(k.doOne) }},
 	{name: "Do/Bounded/Silence", run: func(k *kit) {
 		conn := k.warm()
 		k.wire.On(wire.Match{Name: "INCR"}, wire.Silence)
@@ -91,7 +70,7 @@ var ctxCases = []testCase{
 	}},
 	{name: "Do/Bounded/HungDial", run: func(k *kit) {
 		k.wire.HangDials()
-		k.bounded("Connect and Do without a deadline, dialing hangs", func() error { return k.connectAndDo(k.ctx, k.connector()) })
+		k.bounded("Connect and Do without a deadline, dialing hangs", func() error { return k.connectAndDo(k.ctx, k.connector(), k.doOne) })
 	}},
 	{name: "Do/Bounded/HungHandshake", run: func(k *kit) {
 		// The server accepts connections and says nothing, ever.
@@ -104,7 +83,7 @@ var ctxCases = []testCase{
 				return err
 			})
 		}
-		k.bounded("Connect and Do without a deadline, the handshake unanswered,", func() error { return k.connectAndDo(k.ctx, k.connector()) })
+		k.bounded("Connect and Do without a deadline, the handshake unanswered,", func() error { return k.connectAndDo(k.ctx, k.connector(), k.doOne) })
 	}},
 	{name: "Do/Bounded/Refused", run: func(k *kit) {
 		conn := k.warm()
@@ -159,33 +138,55 @@ func (k *kit) inFlight(newCtx ctxMaker) {
 	}
 }
 
-func (k *kit) hungDial(newCtx ctxMaker) {
+// A caller makes a call of a Conn, by Do or within a batch. The first result is the command's.
+type caller func(context.Context, driver.Conn, driver.Command) []driver.Result
+
+func (k *kit) hungDial(newCtx ctxMaker, call caller) {
 	k.wire.HangDials()
-	k.prompt(newCtx, nil)
+	k.prompt(newCtx, nil, call)
 }
 
-// prompt runs Do, or Connect and Do where conn is nil, while nothing answers.
-func (k *kit) prompt(newCtx ctxMaker, conn driver.Conn) {
+// poolExhausted makes calls while the only connection is busy with one.
+func (k *kit) poolExhausted(call caller) {
+	conn := k.warm(func(c *driver.Config) { c.PoolSize = 1 })
+	rule := k.wire.On(wire.Match{Name: "GET", Arg: k.key("held")}, wire.HoldReply)
+	held := k.background(func() (driver.Value, error) { return nil, call(k.ctx, conn, cmd("GET", k.key("held")))[0].Err })
+	k.await(rule.Happened(), k.time.bound, "the first command has not reached the server")
+	for i := range 3 {
+		ctx, cancel := cancelAfter(k)
+		if i == 1 {
+			ctx, cancel = k.within(k.time.short)
+		}
+		k.promptCall(ctx, "a call while the only connection is busy", func() error {
+			return call(ctx, conn, cmd("GET", k.key(fmt.Sprint(i))))[0].Err
+		})
+		cancel()
+	}
+	rule.Release()
+	k.wait(held, k.time.bound, "the held call")
+	k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+}
+
+// prompt makes a call, of a Conn that it makes first where conn is nil, while nothing answers.
+func (k *kit) prompt(newCtx ctxMaker, conn driver.Conn, call caller) {
 	ctx, cancel := newCtx(k)
 	defer cancel()
-	k.promptCall(ctx, "Do while nothing answers", func() error {
+	k.promptCall(ctx, "a call while nothing answers", func() error {
 		if conn == nil {
-			return k.connectAndDo(ctx, k.connector())
+			return k.connectAndDo(ctx, k.connector(), call)
 		}
-		_, err := k.do(ctx, conn, cmd("GET", k.key("n")))
-		return err
+		return call(ctx, conn, cmd("GET", k.key("n")))[0].Err
 	})
 }
 
-// connectAndDo is Connect and Do, whichever of the two makes the connection.
-func (k *kit) connectAndDo(ctx context.Context, c driver.Connector) error {
+// connectAndDo is Connect and a call, whichever of the two makes the connection.
+func (k *kit) connectAndDo(ctx context.Context, c driver.Connector, call caller) error {
 	conn, err := c.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	k.closeLater(conn)
-	_, err = k.do(ctx, conn, cmd("GET", k.key("n")))
-	return err
+	return call(ctx, conn, cmd("GET", k.key("n")))[0].Err
 }
 
 // promptCall checks that f returns when ctx ends, neither before nor later, with

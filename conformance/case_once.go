@@ -85,7 +85,7 @@ var onceCases = []testCase{
 	}},
 }
 
-// doOne is Do with the signature of a batch.
+// doOne is a caller, by Do.
 func (k *kit) doOne(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
 	v, err := k.do(ctx, conn, c)
 	return []driver.Result{{Value: v, Err: err}}
@@ -105,7 +105,7 @@ func (k *kit) hanging() (reopen func()) {
 // notSent calls while there are no connections, and opens the network again: what was
 // marked NotSent is not sent then either, as from a queue. That would be a lock that
 // nobody knows of.
-func (k *kit) notSent(what string, shut func() func(), call func(context.Context, driver.Conn, driver.Command) []driver.Result) {
+func (k *kit) notSent(what string, shut func() func(), call caller) {
 	conn := k.warm()
 	reopen := shut()
 	k.wire.KillAll()
@@ -134,7 +134,7 @@ func (k *kit) notSent(what string, shut func() func(), call func(context.Context
 
 // refusedHandshake calls when the server lets nobody in any more. What it says to that is
 // no reply to a command, which has not been sent; a driver may prove it or leave it unknown.
-func (k *kit) refusedHandshake(what string, call func(context.Context, driver.Conn, driver.Command) []driver.Result) {
+func (k *kit) refusedHandshake(what string, call caller) {
 	if k.credentials().password == "" {
 		k.Skipf("the server asks for no password")
 	}

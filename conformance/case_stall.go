@@ -21,7 +21,7 @@ var stallCases = []testCase{
 				return err
 			})
 			cancel()
-			k.prompt(newCtx, conn) // on a connection whose handshake nobody reads
+			k.prompt(newCtx, conn, k.doOne) // on a connection whose handshake nobody reads
 			s.on.Store(false)
 			k.recovers(conn)
 		}

@@ -32,7 +32,11 @@ func (c *refConn) exchange(ctx context.Context, cmds []driver.Command) []driver.
 			return failAll(len(cmds), driver.NotSent(errors.New("reference: a command without a name")))
 		}
 	}
-	l, fresh, err := c.acquire(ctx)
+	waiting := ctx
+	if c.bug == "batch-waits-without-ctx" && len(cmds) > 1 {
+		waiting = context.WithoutCancel(ctx)
+	}
+	l, fresh, err := c.acquire(waiting)
 	if err != nil {
 		switch c.bug {
 		case "not-sent-is-unknown", "dial-error-is-reply", "handshake-error-is-reply":
@@ -76,7 +80,7 @@ func (c *refConn) queues(ctx context.Context, results []driver.Result, cmds []dr
 		if ctx.Err() != nil {
 			return
 		}
-	case "queues-when-dial-hangs":
+	case "queues-when-dial-hangs", "batch-queues-when-dial-hangs":
 		if ctx.Err() == nil {
 			return
 		}

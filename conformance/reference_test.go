@@ -309,7 +309,7 @@ func (c *refConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.R
 			return c.exchange(ctx, cmds)
 		}
 		return results
-	case "batch-queues-when-refused":
+	case "batch-queues-when-refused", "batch-queues-when-dial-hangs":
 		results := c.exchange(ctx, cmds)
 		if len(cmds) > 0 {
 			c.queues(ctx, results, cmds)

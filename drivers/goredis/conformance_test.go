@@ -75,6 +75,10 @@ type wrapping struct{ cfg *driver.Config }
 func (wrapping) Driver() driver.Driver { return goredis.Driver{} }
 
 func (w wrapping) Connect(ctx context.Context) (driver.Conn, error) {
+	pipelines := 0 // connections of their own, by default, and those of single commands besides
+	if w.cfg.PoolSize > 0 {
+		pipelines = -1 // none but those that PoolSize says
+	}
 	client := redis.NewClient(&redis.Options{
 		Network:     w.cfg.Network,
 		Addr:        w.cfg.Addrs[0],
@@ -86,6 +90,8 @@ func (w wrapping) Connect(ctx context.Context) (driver.Conn, error) {
 		DialTimeout: w.cfg.DialTimeout,
 		ReadTimeout: w.cfg.Timeout,
 		PoolSize:    w.cfg.PoolSize,
+
+		PipelinePoolSize: pipelines,
 		// By default go-redis dials five times, which is bounded too, but takes
 		// longer than the suite waits.
 		DialerRetries: 1,
