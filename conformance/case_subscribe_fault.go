@@ -118,6 +118,22 @@ var subscribeFaultCases = []testCase{
 		k.gap(sub, k.time.dial+k.time.slack)
 		k.delivers(sub, "a")
 	}},
+	{name: "Subscribe/BlackHole/Add", needs: needs{subscriber: true}, run: func(k *kit) {
+		// The connection dies while an acknowledgement is due: whoever waits for that, the
+		// channels that are there already are not deaf for as long.
+		sub := k.subscribe(k.open(), k.channel("a"))
+		rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: k.channel("b")}, wire.BlackHole)
+		ctx, cancel := k.within(2 * maxSilence)
+		defer cancel()
+		add := k.background(func() (driver.Value, error) { return nil, sub.Add(ctx, k.channel("b")) })
+		k.await(rule.Happened(), k.time.bound, "SUBSCRIBE has not reached the wire")
+		k.gap(sub, maxSilence+k.time.slack)
+		k.delivers(sub, "a")
+		k.wait(add, 2*maxSilence+k.time.slack, "Add whose SUBSCRIBE is lost")
+		if add.err == nil {
+			k.delivers(sub, "a", "b")
+		}
+	}},
 	{name: "Subscribe/HungHandshake", needs: needs{subscriber: true}, run: func(k *kit) {
 		// A server that accepts connections and says nothing is there when the Subscription
 		// reconnects, and gone a moment later.

@@ -200,6 +200,7 @@ var mutants = []mutant{
 		Subscribe/Ctx/HungDial`},
 	{"sub-is-shared", `Subscribe/Two`},
 	{"sub-never-pings", `Subscribe/BlackHole Subscribe/BlackHole/Idle`},
+	{"sub-unwatched-while-adding", `Subscribe/BlackHole/Add`},
 	{"sub-never-reconnects", `
 		Subscribe/Gap Subscribe/Gap/AllChannels Subscribe/Gap/Unread Subscribe/Gap/DuringAdd Subscribe/BlackHole
 		Subscribe/BlackHole/Idle Subscribe/Outage`},

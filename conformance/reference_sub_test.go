@@ -147,11 +147,16 @@ func (s *refSub) read(l *link, first bool) {
 		if s.has("sub-reads-in-receive") {
 			s.waitForReceiver()
 		}
-		if !s.has("sub-never-pings") {
+		switch {
+		case s.has("sub-unwatched-while-adding") && s.due():
+			_ = l.SetReadDeadline(time.Time{})
+		case !s.has("sub-never-pings"):
 			_ = l.SetReadDeadline(time.Now().Add(pingEvery))
 		}
 		frame, err := resp.ReadFrame(l.r)
 		switch {
+		case err != nil && isTimeout(err) && s.has("sub-unwatched-while-adding") && s.due():
+			continue
 		case err != nil && isTimeout(err) && !pinged:
 			pinged = true
 			s.mu.Lock()
@@ -174,6 +179,13 @@ func isTimeout(err error) bool {
 		Timeout() bool
 	}](err)
 	return ok && t.Timeout()
+}
+
+// due reports whether a SUBSCRIBE has no answer yet.
+func (s *refSub) due() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sent) > 0
 }
 
 func (s *refSub) restored() bool {
