@@ -166,6 +166,10 @@ var batchCases = []testCase{
 			}
 		}
 	}},
+	{name: "Batch/Recover/ReadOnly", needs: needs{batcher: true}, run: func(k *kit) {
+		// Whichever of its commands is refused.
+		k.leavesFormerMaster("a command of a batch, not the first,", k.lastOfTwo)
+	}},
 	{name: "Batch/Close", needs: needs{batcher: true}, run: func(k *kit) {
 		conn := k.warm()
 		rule := k.wire.On(wire.Match{Name: "INCR", Arg: k.key("n0")}, wire.HoldReply)
@@ -275,6 +279,11 @@ func (k *kit) batchOfOne(ctx context.Context, conn driver.Conn, c driver.Command
 // batchOfTwo is a caller, by a DoBatch of which no driver makes a Do.
 func (k *kit) batchOfTwo(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
 	return k.doBatch(ctx, conn, []driver.Command{c, plain("ECHO", k.prefix)})
+}
+
+// lastOfTwo is a caller, by a DoBatch of which the command is not the first.
+func (k *kit) lastOfTwo(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
+	return k.doBatch(ctx, conn, []driver.Command{plain("ECHO", k.prefix), c})[1:]
 }
 
 func (k *kit) result(i int, r driver.Result, want driver.Value) {

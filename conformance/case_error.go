@@ -49,11 +49,14 @@ var errorCases = []testCase{
 	}},
 }
 
+// readOnly is how a server refuses that was the master until a failover.
+const readOnly = "READONLY You can't write against a read only replica."
+
 // transient are the refusals of a server that may think better of it soon, which some clients
 // therefore repeat.
 var transient = []string{
 	"LOADING Redis is loading the dataset in memory",
-	"READONLY You can't write against a read only replica.",
+	readOnly,
 	"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
 	"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
 	"TRYAGAIN Multiple keys request during rehashing of slot",

@@ -46,6 +46,7 @@ var recoverCases = []testCase{
 		_, _ = k.do(k.ctx, conn, cmd("GET", k.key("s")))
 		k.recovers(conn)
 	}},
+	{name: "Do/Recover/ReadOnly", run: func(k *kit) { k.leavesFormerMaster("Do", k.doOne) }},
 	{name: "Do/Correlation/AbandonedCall", run: func(k *kit) {
 		// The reply to a call that was given up arrives late, when other calls wait for
 		// theirs. None of them gets it; that they succeed is another clause.
@@ -115,6 +116,28 @@ func (k *kit) recovers(conn driver.Conn) {
 		time.Sleep(k.time.pause)
 	}
 	k.Errorf("the network is back and %d calls in a row failed, at last with %v", tries, err)
+}
+
+// leavesFormerMaster checks that the connection on which a server has said that it only reads
+// is not used again, but for one more call: its address may be a name that leads to the new
+// master by now.
+func (k *kit) leavesFormerMaster(what string, call caller) {
+	conn := k.warm()
+	refused := cmd("INCR", k.key("n"))
+	k.wire.On(wire.Match{Name: "INCR", Arg: refused.Args[1]}, wire.Answer("-"+readOnly+"\r\n"))
+	k.isReply(what, call(k.ctx, conn, refused)[0].Err, "READONLY", readOnly)
+	ctx, cancel := k.within(k.time.bound)
+	defer cancel()
+	_ = call(ctx, conn, plain("ECHO", k.prefix+"may fail"))
+	own := k.prefix + "own"
+	k.result(0, call(k.ctx, conn, plain("ECHO", own))[0], own)
+	for _, former := range k.wire.Requests(wire.Match{Name: "INCR", Arg: refused.Args[1]}) {
+		for _, later := range k.wire.Requests(wire.Match{Name: "ECHO", Arg: own}) {
+			if later.Conn == former.Conn {
+				k.Errorf("%s was answered READONLY, and the call after the next one went over the same connection; want another one, since the address may be a name that leads to the new master", what)
+			}
+		}
+	}
 }
 
 // abandoned gives up calls whose replies are held back, and makes others meanwhile, the

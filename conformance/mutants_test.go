@@ -139,6 +139,8 @@ var mutants = []mutant{
 	{"pool-keeps-pending", `
 		Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Do/Correlation/AbandonedCall
 		Do/Correlation/ConcurrentAbandoned Batch/Ctx/InFlight`},
+	{"keeps-former-master", `Do/Recover/ReadOnly Batch/Recover/ReadOnly`},
+	{"sees-former-master-in-first-reply", `Batch/Recover/ReadOnly`},
 	{"abandoned-leaks-slot", `Do/Concurrent/HeldReply Do/Concurrent/Abandoned`},
 	{"pool-fails-when-busy", `Do/Ctx/PoolExhausted Do/Correlation/Concurrent Do/Concurrent/Counter Batch/Concurrent`},
 	{"breaker-stays-open", `Do/Recover/Refused Subscribe/Outage`},

@@ -53,6 +53,7 @@ func (c *refConn) exchange(ctx context.Context, cmds []driver.Command) []driver.
 		}
 		results, broken = c.pipeline(ctx, l, cmds)
 	}
+	broken = broken || c.demoted(results)
 	switch c.bug {
 	case "pool-keeps-broken":
 		broken = false
@@ -68,6 +69,20 @@ func (c *refConn) exchange(ctx context.Context, cmds []driver.Command) []driver.
 	}
 	c.release(l, broken)
 	return results
+}
+
+// demoted reports whether the server only reads. Its name may be that of another one by now.
+func (c *refConn) demoted(results []driver.Result) bool {
+	switch c.bug {
+	case "keeps-former-master":
+		return false
+	case "sees-former-master-in-first-reply":
+		results = results[:min(1, len(results))]
+	}
+	return slices.ContainsFunc(results, func(r driver.Result) bool {
+		e, ok := errors.AsType[*driver.ServerError](r.Err)
+		return ok && e.Code == "READONLY"
+	})
 }
 
 // queues is the bug that what could not be sent is sent later.

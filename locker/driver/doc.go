@@ -50,6 +50,9 @@
 //     already ended, nothing is sent and the error is marked NotSent.
 //   - Bounded. A ctx without a deadline must not make Do wait for ever on a
 //     dead connection; apply the client's own timeouts.
+//   - Recovering. A Conn outlives the loss of its connections. A connection on which the
+//     server answers READONLY is left: the address may be a name that leads to another
+//     server since a failover. (Of a client that was passed in, where that can be done.)
 //   - Binary safe. Arguments and replies carry any bytes.
 //   - Concurrent. All methods may be called from many goroutines.
 //   - Closed is closed. After Close, Do returns an error for which
