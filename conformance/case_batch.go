@@ -215,10 +215,10 @@ var batchCases = []testCase{
 	}},
 	{name: "Batch/Ctx/InFlight", needs: needs{batcher: true}, run: func(k *kit) {
 		conn := k.warm()
-		for i, newCtx := range []ctxMaker{cancelAfter, deadlineAfter} {
+		for i, newCtx := range []flightMaker{cancelInFlight, deadlineInFlight} {
 			hold := k.key(fmt.Sprint("hold", i))
 			rule := k.wire.On(wire.Match{Name: "INCR", Arg: hold}, wire.HoldReply)
-			ctx, cancel := newCtx(k)
+			ctx, cancel := newCtx(k, rule)
 			k.promptCall(ctx, "DoBatch in flight", func() error {
 				r := k.doBatch(ctx, conn, []driver.Command{cmd("INCR", hold), cmd("INCR", k.key("n"))})
 				k.outcome("a command whose batch was given up", r[0].Err, driver.OutcomeUnknown)

@@ -32,10 +32,8 @@ var ctxCases = []testCase{
 			k.Errorf("%d commands with an ended ctx were sent", n)
 		}
 	}},
-	{name: "Do/Ctx/DeadlineInFlight", run: func(k *kit) {
-		k.inFlight(deadlineAfter)
-	}},
-	{name: "Do/Ctx/CancelInFlight", run: func(k *kit) { k.inFlight(cancelAfter) }},
+	{name: "Do/Ctx/DeadlineInFlight", run: func(k *kit) { k.inFlight(deadlineInFlight) }},
+	{name: "Do/Ctx/CancelInFlight", run: func(k *kit) { k.inFlight(cancelInFlight) }},
 	{name: "Do/Ctx/HungDial/Deadline", run: func(k *kit) { k.hungDial(deadlineAfter, k.doOne) }},
 	{name: "Do/Ctx/HungDial/Cancel", run: func(k *kit) { k.hungDial(cancelAfter, k.doOne) }},
 	{name: "Do/Ctx/HungHandshake", run: func(k *kit) {
@@ -116,14 +114,42 @@ func cancelAfter(k *kit) (context.Context, context.CancelFunc) {
 	return ctx, func() { timer.Stop(); cancel() }
 }
 
+// A flightMaker makes a ctx that ends when a call under it is in flight, and a rule has seen
+// its command.
+type flightMaker func(*kit, *wire.Rule) (context.Context, context.CancelFunc)
+
+// deadlineInFlight is a ctx with a deadline, which cannot wait for the rule.
+func deadlineInFlight(k *kit, _ *wire.Rule) (context.Context, context.CancelFunc) {
+	return k.within(k.time.flight)
+}
+
+// cancelInFlight is a ctx without a deadline that is cancelled.
+func cancelInFlight(k *kit, rule *wire.Rule) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(k.ctx)
+	go func() {
+		select {
+		case <-rule.Happened():
+		case <-ctx.Done():
+			return
+		case <-time.After(k.time.bound):
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(k.time.short):
+			cancel()
+		}
+	}()
+	return ctx, cancel
+}
+
 // inFlight ends the ctx of a call whose command was executed and whose reply
 // is on its way, and looks whether the connection is still in order.
-func (k *kit) inFlight(newCtx ctxMaker) {
+func (k *kit) inFlight(newCtx flightMaker) {
 	conn := k.warm()
 	for i := range 3 {
 		key := k.key(fmt.Sprint("n", i))
 		rule := k.wire.On(wire.Match{Name: "INCR", Arg: key}, wire.HoldReply)
-		ctx, cancel := newCtx(k)
+		ctx, cancel := newCtx(k, rule)
 		k.promptCall(ctx, "Do in flight", func() error {
 			_, err := k.do(ctx, conn, cmd("INCR", key))
 			k.outcome("Do whose ctx ended in flight", err, driver.OutcomeUnknown)

@@ -50,10 +50,10 @@ var onceCases = []testCase{
 		// A request arrives at the server after its caller gave up. The driver
 		// must have said that it does not know.
 		conn := k.warm()
-		for i, newCtx := range []ctxMaker{deadlineAfter, cancelAfter} {
+		for i, newCtx := range []flightMaker{deadlineInFlight, cancelInFlight} {
 			key := k.key(fmt.Sprint("n", i))
 			rule := k.wire.On(wire.Match{Name: "INCR", Arg: key}, wire.HoldRequest)
-			ctx, cancel := newCtx(k)
+			ctx, cancel := newCtx(k, rule)
 			_, err := k.do(ctx, conn, cmd("INCR", key))
 			cancel()
 			k.outcome("INCR that is still on its way", err, driver.OutcomeUnknown)

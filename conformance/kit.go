@@ -50,6 +50,7 @@ type kit struct {
 type timing struct {
 	dial, reply time.Duration // Config.DialTimeout and Config.Timeout
 	short       time.Duration // a ctx deadline within which nothing slow ends
+	flight      time.Duration // one within which a command is at the server, on a busy machine too; less than reply
 	slack       time.Duration // what "prompt" may take
 	pause       time.Duration // for something that must not happen
 	bound       time.Duration // what a call without a deadline may take
@@ -59,11 +60,11 @@ type timing struct {
 
 var (
 	bubbleTiming = timing{
-		dial: 2 * time.Second, reply: 2 * time.Second, short: 300 * time.Millisecond, slack: 100 * time.Millisecond, pause: 100 * time.Millisecond,
+		dial: 2 * time.Second, reply: 2 * time.Second, short: 300 * time.Millisecond, flight: 300 * time.Millisecond, slack: 100 * time.Millisecond, pause: 100 * time.Millisecond,
 		bound: 9 * time.Second, settle: 15 * time.Second, budget: 5 * time.Minute,
 	}
 	realTiming = timing{
-		dial: time.Second, reply: time.Second, short: 150 * time.Millisecond, slack: 2 * time.Second, pause: 50 * time.Millisecond,
+		dial: time.Second, reply: time.Second, short: 150 * time.Millisecond, flight: 500 * time.Millisecond, slack: 2 * time.Second, pause: 50 * time.Millisecond,
 		bound: 5 * time.Second, settle: 10 * time.Second, budget: time.Minute,
 	}
 )
