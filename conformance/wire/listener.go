@@ -32,6 +32,7 @@ type listener struct {
 
 	mu     sync.Mutex
 	ln     net.Listener // nil while paused
+	paused func()       // gives the port back that is kept meanwhile
 	closed bool
 }
 
@@ -51,21 +52,42 @@ func (l *listener) pause(pause bool) {
 	switch {
 	case l.closed:
 	case pause && l.ln != nil:
+		port := l.ln.Addr().(*net.TCPAddr).Port
 		_ = l.ln.Close()
 		l.ln = nil
+		// Else clients would find whoever is given it next: another server.
+		release, err := reserve(port)
+		if err != nil {
+			l.broken("cannot keep the port", err)
+			return
+		}
+		l.paused = release
 	case !pause && l.ln == nil:
+		l.release()
 		if err := l.open(l.addr); err != nil {
-			l.wire.mu.Lock()
-			l.wire.broken = append(l.wire.broken, "cannot listen again: "+err.Error())
-			l.wire.mu.Unlock()
+			l.broken("cannot listen again", err)
 		}
 	}
+}
+
+func (l *listener) release() {
+	if l.paused != nil {
+		l.paused()
+		l.paused = nil
+	}
+}
+
+func (l *listener) broken(what string, err error) {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	l.wire.broken = append(l.wire.broken, what+": "+err.Error())
 }
 
 func (l *listener) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
+	l.release()
 	if l.ln != nil {
 		_ = l.ln.Close()
 		l.ln = nil

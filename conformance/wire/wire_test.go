@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -556,6 +557,10 @@ func TestListen(t *testing.T) {
 	_, err = net.Dial("tcp", addr)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	assert.Equal(t, "x", c.do(t, "ECHO", "x"))
+	if runtime.GOOS != "windows" {
+		_, err = net.Listen("tcp", addr)
+		require.ErrorIs(t, err, syscall.EADDRINUSE, "nobody else is given the port")
+	}
 	w.Refuse(false)
 
 	r := w.On(incr, wire.HoldRequest)
