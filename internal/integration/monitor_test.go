@@ -16,6 +16,7 @@ import (
 // An executed is what a server has executed, in its own order, by MONITOR.
 type executed struct {
 	lines chan string
+	read  map[string]bool // ids of readers that were let in
 }
 
 // monitor begins to note what the server executes.
@@ -23,7 +24,7 @@ func monitor(t *testing.T, srv *servertest.Server) *executed {
 	t.Helper()
 	conn, err := net.Dial("unix", srv.Socket)
 	require.NoError(t, err)
-	e := &executed{lines: make(chan string, 1<<16)}
+	e := &executed{lines: make(chan string, 1<<16), read: map[string]bool{}}
 	done := make(chan struct{})
 	t.Cleanup(func() {
 		_ = conn.Close()
@@ -47,7 +48,7 @@ func monitor(t *testing.T, srv *servertest.Server) *executed {
 }
 
 var (
-	readGranted   = `"HSET" "%" "gl1" "rw" "[0-9a-f]{32}" "r\|`
+	readGranted   = `"HSET" "%" "gl1" "rw" "([0-9a-f]{32})" "r\|`
 	writeGranted  = `"HSET" "%" "gl1" "rw" "[0-9a-f]{32}" "w\|`
 	writerArrived = `"HSET" "__golocker:w:{%}:%" "[0-9a-f]{32}" "gl1\|\d\|\d\|\d+\|\d+\|w\|`
 )
@@ -80,7 +81,7 @@ func (e *executed) readsBeforeTheWrite(t *testing.T, name string) (reads int, wa
 			return reads, waited
 		case arrived.MatchString(line):
 			waited = true
-		case waited && read.MatchString(line):
+		case e.letsIn(read, line) && waited:
 			reads++
 		}
 	}
@@ -90,6 +91,17 @@ func (e *executed) readsBeforeTheWrite(t *testing.T, name string) (reads int, wa
 func (e *executed) awaitRead(t *testing.T, name string) {
 	t.Helper()
 	read := commandOn(name, readGranted)
-	for !read.MatchString(e.next(t)) {
+	for !e.letsIn(read, e.next(t)) {
 	}
+}
+
+// letsIn tells that a reader is let in, for the first time: one that asks when it has been
+// granted the lock already is granted it once more.
+func (e *executed) letsIn(read *regexp.Regexp, line string) bool {
+	match := read.FindStringSubmatch(line)
+	if match == nil || e.read[match[1]] {
+		return false
+	}
+	e.read[match[1]] = true
+	return true
 }
