@@ -85,9 +85,6 @@ func TestPartsOfADeadNodeLeaveSendersInThePromptLane(t *testing.T) {
 		parts, leases int // that die
 		ttl           time.Duration
 	}{{21, 10, 10 * time.Second}, {21, 100, 10 * time.Second}, {32, 20, 3 * time.Second}, {40, 100, 3 * time.Second}} {
-		if underRace && c.parts*c.leases > 1000 {
-			continue
-		}
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fakeDeployment) {
 				client, err := New(sharded{f})
