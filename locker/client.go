@@ -309,16 +309,15 @@ func (c *Client) finish(jobs []*job) {
 	}
 	// At once, so that a part of the deployment that hangs delays no other.
 	var wg sync.WaitGroup
-	for _, part := range c.parts(last) {
-		for batch := range slices.Chunk(part, batchSize) {
-			wg.Go(func() { c.say(closeTime, batch) })
+	begin := func(all []farewell, within time.Duration) {
+		for _, part := range c.parts(all) {
+			for batch := range slices.Chunk(part, batchSize) {
+				wg.Go(func() { c.say(within, batch) })
+			}
 		}
 	}
-	for _, part := range c.parts(courtesies) {
-		for batch := range slices.Chunk(part, batchSize) {
-			wg.Go(func() { c.say(courtesyTime, batch) })
-		}
-	}
+	begin(last, closeTime)
+	begin(courtesies, courtesyTime)
 	wg.Wait()
 }
 

@@ -21,7 +21,7 @@ import (
 // server said, or did not; where the owner has re-entered, also those of [Mutex.TryLock].
 func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err error) {
 	if !l.shared() {
-		l.tenure.rest.settle(ctx)
+		l.tenure.rest.awaitAnswers(ctx)
 		if err := l.extend(ctx, "detach", ttl); err != nil {
 			return "", err
 		}

@@ -107,7 +107,7 @@ func (l *listing) forgotten(ctx context.Context, link *link) error {
 	return l.request(ctx, func(ctx context.Context) error {
 		v, err := link.run(ctx, c)
 		if a := readAnswer(v); err == nil && a.young != 0 {
-			l.client.quorum.missing(link, a)
+			l.client.quorum.missAt(link, a)
 			return fmt.Errorf("%w: %w", ErrUnavailable, errNew{left: a.young})
 		}
 		return err

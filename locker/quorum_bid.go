@@ -39,7 +39,5 @@ func (b *bid) settle(n *node, set driver.Result) {
 	if over == nil || refused {
 		return // what ends it comes later, or has nothing to end here
 	}
-	var alone nodeSet
-	alone.add(n.place)
-	n.quorum.tell(*over, alone)
+	n.quorum.tell(*over, only(n.place))
 }

@@ -61,65 +61,61 @@ func TestQuorumNodeThatTakesADetachedLeaseLateKeepsNothing(t *testing.T) {
 	}
 }
 
-// A node takes a detached lease up when that has been released already.
-func TestQuorumNodeThatTakesALeaseUpLateKeepsNothing(t *testing.T) {
+func isAttach(cmd driver.Command) bool {
+	return mutexFamily.attach.runs(cmd) || holdFamily.attach.runs(cmd)
+}
+
+// eachDetached runs test with a lease of each kind that all three nodes have, and that is detached.
+func eachDetached(t *testing.T, test func(t *testing.T, nodes fakeQuorum, m *Mutex, id string)) {
 	for name, opts := range map[string][]Option{"mutex": nil, "hold": {Reentrant()}} {
 		t.Run(name, func(t *testing.T) {
 			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 				nodes.established()
 				c := nodes.client(t, QuorumConfig{})
 				meetAt(t, c, "k")
-				lease := must(t, c.Mutex("k", opts...))
+				m := c.Mutex("k", opts...)
+				lease := must(t, m)
 				everywhere()
 				id, err := lease.Detach(t.Context(), 10*time.Second)
 				require.NoError(t, err)
 				everywhere()
-				nodes[0].late(func(cmd driver.Command) bool {
-					return mutexFamily.attach.runs(cmd) || holdFamily.attach.runs(cmd)
-				})
-				taken, err := c.Mutex("k", opts...).Attach(t.Context(), id)
-				require.NoError(t, err)
-				time.Sleep(10 * time.Millisecond)
-				require.NoError(t, taken.Unlock(t.Context()))
-				time.Sleep(time.Second)
-				synctest.Wait()
-				assert.Zero(t, nodes.holding("k"))
+				test(t, nodes, m, id)
 			})
 		})
 	}
 }
 
+// A node takes a detached lease up when that has been released already.
+func TestQuorumNodeThatTakesALeaseUpLateKeepsNothing(t *testing.T) {
+	eachDetached(t, func(t *testing.T, nodes fakeQuorum, m *Mutex, id string) {
+		nodes[0].late(isAttach)
+		taken, err := m.Attach(t.Context(), id)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Millisecond)
+		require.NoError(t, taken.Unlock(t.Context()))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
 // A taking up that is given up before a node executes it leaves the detached lease there.
 func TestQuorumNodeThatTakesALeaseUpLateKeepsItIfThatIsGivenUp(t *testing.T) {
-	for name, opts := range map[string][]Option{"mutex": nil, "hold": {Reentrant()}} {
-		t.Run(name, func(t *testing.T) {
-			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
-				nodes.established()
-				c := nodes.client(t, QuorumConfig{})
-				meetAt(t, c, "k")
-				lease := must(t, c.Mutex("k", opts...))
-				everywhere()
-				id, err := lease.Detach(t.Context(), 10*time.Second)
-				require.NoError(t, err)
-				everywhere()
-				for _, f := range nodes {
-					f.late(func(cmd driver.Command) bool {
-						return mutexFamily.attach.runs(cmd) || holdFamily.attach.runs(cmd)
-					})
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				defer cancel()
-				_, err = c.Mutex("k", opts...).Attach(ctx, id)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				time.Sleep(time.Second)
-				synctest.Wait()
-				assert.Equal(t, 3, nodes.holding("k"))
-				taken, err := c.Mutex("k", opts...).Attach(t.Context(), id)
-				require.NoError(t, err)
-				require.NoError(t, taken.Unlock(t.Context()))
-			})
-		})
-	}
+	eachDetached(t, func(t *testing.T, nodes fakeQuorum, m *Mutex, id string) {
+		for _, f := range nodes {
+			f.late(isAttach)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := m.Attach(ctx, id)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, 3, nodes.holding("k"))
+		taken, err := m.Attach(t.Context(), id)
+		require.NoError(t, err)
+		require.NoError(t, taken.Unlock(t.Context()))
+	})
 }
 
 // Where the nodes have not agreed on a token at once, the others are asked at once, too.

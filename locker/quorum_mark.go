@@ -35,8 +35,8 @@ func (n *node) missPause() time.Duration {
 	return max(n.quorum.cfg.LongestTTL/16, n.quorum.cfg.NodeTimeout)
 }
 
-// missing is miss where a node was asked past the quorum, by its link.
-func (q *quorum) missing(asked *link, a answer) {
+// missAt is miss where a node was asked past the quorum, by its link.
+func (q *quorum) missAt(asked *link, a answer) {
 	for _, n := range q.nodes {
 		if n.link == asked && n.unmarked(a) {
 			n.mark(n.missPause())
@@ -81,9 +81,7 @@ func (n *node) askMarker() {
 		return
 	}
 	defer q.wg.Done()
-	var alone nodeSet
-	alone.add(n.place)
-	q.tell(markScript.call([]string{markerKey}, []string{q.longest, q.life}), alone)
+	q.tell(markScript.call([]string{markerKey}, []string{q.longest, q.life}), only(n.place))
 }
 
 // markerPause is after how long a node is asked for its marker that was asked nothing else, or

@@ -16,6 +16,7 @@ type nodeSet uint16
 func (s nodeSet) has(place int) bool { return s>>place&1 == 1 }
 func (s *nodeSet) add(place int)     { *s |= 1 << place }
 func (s nodeSet) len() int           { return bits.OnesCount16(uint16(s)) }
+func only(place int) nodeSet         { return 1 << place }
 
 var errUnasked = errors.New("locker: it was decided before the node was asked")
 

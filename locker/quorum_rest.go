@@ -7,10 +7,9 @@ import (
 )
 
 // A rest is the nodes that had not been asked for a lock when a majority had given it, or
-// have not answered yet.
-// They are asked a moment later, so that the loss of a node costs the lease nothing;
-// but a lease that is over by then, as most are that guard a few instructions, never
-// occupies them.
+// have not answered yet. They are asked a moment later, so that the loss of a node costs
+// the lease nothing; but a lease that is over by then, as most are that guard a few
+// instructions, never occupies them.
 type rest struct {
 	quorum *quorum
 	call   call
@@ -52,9 +51,9 @@ func (r *rest) end(by call) {
 	}
 }
 
-// settle waits for the nodes that have not answered yet, but not for long: once the lease is
-// detached, nobody could tell them what becomes of it. It may be called on nil.
-func (r *rest) settle(ctx context.Context) {
+// awaitAnswers waits for the nodes that have not answered yet, but not for long: once the lease
+// is detached, nobody could tell them what becomes of it. It may be called on nil.
+func (r *rest) awaitAnswers(ctx context.Context) {
 	if r != nil && r.bid != nil {
 		await(ctx, r.bid.heard, DefaultAttemptTimeout)
 	}

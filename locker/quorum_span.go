@@ -50,7 +50,7 @@ func (s *span) OnEnd(f func()) (stop func() bool) {
 type watch struct {
 	f          func()
 	span       *span
-	next, last *watch // in the span's list
+	next, prev *watch // in the span's list
 	listed     bool
 }
 
@@ -64,7 +64,7 @@ func (s *span) add(w *watch) {
 		return
 	}
 	if w.next = s.watches; w.next != nil {
-		w.next.last = w
+		w.next.prev = w
 	}
 	s.watches, w.listed = w, true
 }
@@ -78,10 +78,10 @@ func (w *watch) stop() bool {
 	}
 	w.listed = false
 	if w.next != nil {
-		w.next.last = w.last
+		w.next.prev = w.prev
 	}
-	if w.last != nil {
-		w.last.next = w.next
+	if w.prev != nil {
+		w.prev.next = w.next
 	} else {
 		w.span.watches = w.next
 	}

@@ -70,7 +70,7 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 	brief := lead != nil && lead[0].script != c.script
 	leadOnly := brief && unasked.len() == len(q.nodes)-majority(len(q.nodes))
 	scripted = !leadOnly
-	toldLittle := brief && ballot.count(isNew)+ballot.count(isNotTold) > 0 || brief && !try.brief && errors.Is(err, ErrLocked)
+	toldLittle := brief && (ballot.count(isNew)+ballot.count(isNotTold) > 0 || !try.brief && errors.Is(err, ErrLocked))
 	if err != nil && lead != nil && ctx.Err() == nil && toldLittle {
 		// The script for all cases knows more: for how long a node is new, who holds the lock.
 		scripted = true
