@@ -80,10 +80,9 @@ var lockGrantCases = []testCase{
 		// out by its poll, and holds what it was granted.
 		k.bothModes(func(name string, opts ...locker.Option) {
 			opts = append(opts, locker.TTL(k.times.long))
-			lost := &mailbox{}
+			lost := newMailbox()
 			held := k.take(k.undisturbed().Mutex(name, opts...))
-			g := k.later(k.ctx, k.clientOn(mailConnector{k.connector(), lost}).Mutex(name, opts...))
-			k.waiters(name, 1)
+			g := k.waiterBy(lost, name, opts...)
 			k.unlock(held)
 			l := k.granted(g, k.times.poll+k.times.grant, "a waiter whose message was lost")
 			if n := lost.count(); n != 1 {
@@ -99,10 +98,9 @@ var lockGrantCases = []testCase{
 		// waiter is in the queue again. It must not believe the message.
 		k.bothModes(func(name string, opts ...locker.Option) {
 			opts = append(opts, locker.TTL(k.times.long))
-			late := &mailbox{}
+			late := newMailbox()
 			held := k.take(k.undisturbed().Mutex(name, opts...))
-			g := k.later(k.ctx, k.clientOn(mailConnector{k.connector(), late}).Mutex(name, opts...))
-			k.waiters(name, 1)
+			g := k.waiterBy(late, name, opts...)
 			k.unlock(held)
 			k.direct("SET", name, "somebody", "PX", "600000")
 			k.waiters(name, 1)
@@ -117,6 +115,15 @@ var lockGrantCases = []testCase{
 			k.unlock(l)
 		})
 	}),
+}
+
+// waiterBy makes somebody wait for the lock whose messages go into the mailbox, from the first on:
+// a lock is granted without one to a waiter who does not listen yet.
+func (k *lockKit) waiterBy(box *mailbox, name string, opts ...locker.Option) *grant {
+	g := k.later(k.ctx, k.clientOn(mailConnector{k.connector(), box}).Mutex(name, opts...))
+	k.await(box.listens, k.time.bound, "a waiter does not listen")
+	k.waiters(name, 1)
+	return g
 }
 
 // listen makes c subscribe: from then on its waiters are told at once.

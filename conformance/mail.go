@@ -35,16 +35,17 @@ func (c mailConn) Subscribe(ctx context.Context) (driver.Subscription, error) {
 	if err != nil || sub == nil {
 		return nil, err
 	}
-	s := &mailSubscription{Subscription: sub, inbox: make(chan driver.Message, 16), failures: make(chan error)}
+	s := &mailSubscription{Subscription: sub, box: c.box, inbox: make(chan driver.Message, 16), failures: make(chan error)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	c.box.attach(s.inbox)
-	s.running.Go(func() { s.collect(c.box) })
+	s.running.Go(s.collect)
 	return s, nil
 }
 
 // A mailSubscription receives what the mailbox delivers.
 type mailSubscription struct {
 	driver.Subscription
+	box      *mailbox
 	inbox    chan driver.Message
 	failures chan error
 
@@ -54,11 +55,11 @@ type mailSubscription struct {
 }
 
 // collect puts what arrives into the mailbox.
-func (s *mailSubscription) collect(box *mailbox) {
+func (s *mailSubscription) collect() {
 	for s.ctx.Err() == nil {
 		m, err := s.Subscription.Receive(s.ctx)
 		if err == nil {
-			box.put(m)
+			s.box.put(m)
 			continue
 		}
 		select {
@@ -66,6 +67,15 @@ func (s *mailSubscription) collect(box *mailbox) {
 		case <-s.ctx.Done():
 		}
 	}
+}
+
+// Add implements driver.Subscription.
+func (s *mailSubscription) Add(ctx context.Context, channels ...string) error {
+	err := s.Subscription.Add(ctx, channels...)
+	if err == nil {
+		s.box.addressed()
+	}
+	return err
 }
 
 // Receive implements driver.Subscription.
@@ -88,12 +98,25 @@ func (s *mailSubscription) Close() error {
 	return err
 }
 
-// A mailbox withholds messages until it is told to deliver them. The zero mailbox is
-// ready for use.
+// A mailbox withholds messages until it is told to deliver them.
 type mailbox struct {
+	listens chan struct{} // closed once the server has acknowledged a channel
+
 	mu       sync.Mutex
 	withheld []driver.Message
 	to       chan<- driver.Message
+}
+
+func newMailbox() *mailbox { return &mailbox{listens: make(chan struct{})} }
+
+func (b *mailbox) addressed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-b.listens:
+	default:
+		close(b.listens)
+	}
 }
 
 func (b *mailbox) attach(to chan<- driver.Message) {
