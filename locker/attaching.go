@@ -18,7 +18,7 @@ type attaching struct {
 const maxUnsure = 8
 
 // try makes the requests of an Attach: under each id that may be that of the lease, until one
-// is not answered by the word that the lease is somebody else's.
+// is not answered by the word that the lease is somebody else's, be it a single node's.
 func (a *attaching) try(old string, attach func(unsure string) error) error {
 	a.mu.Lock()
 	ids := slices.Clone(a.ids[old])
@@ -28,11 +28,18 @@ func (a *attaching) try(old string, attach func(unsure string) error) error {
 	}
 	var err error
 	for i := len(ids) - 1; i >= max(len(ids)-maxUnsure, 0); i-- {
-		if err = attach(ids[i]); !errors.Is(err, ErrTaken) {
+		if err = attach(ids[i]); !saysTaken(err) {
 			break
 		}
 	}
 	return err
+}
+
+func saysTaken(err error) bool {
+	if quorum, ok := errors.AsType[*QuorumError](err); ok {
+		return slices.ContainsFunc(quorum.Votes, func(v Vote) bool { return errors.Is(v.Err, ErrTaken) })
+	}
+	return errors.Is(err, ErrTaken)
 }
 
 // unsure notes it; the function returned forgets it.

@@ -97,10 +97,11 @@ func (a *attempt) giveUp(reservation string) {
 // do when that is over.
 func (a *attempt) undo(reservation string, remember time.Duration) (c call, done func()) {
 	if a.attachID != "" {
-		return unattachCall(&a.req, a.attachID), a.client.attaching.unsure(a.attachID, a.req.id)
+		return unattachCall(&a.req, a.attachID, a.client.quorum != nil), a.client.attaching.unsure(a.attachID, a.req.id)
 	}
 	c = a.client.store.giveUpCall(&a.req, reservation, remember)
 	a.taken.bid.end(c)
+	a.taken.bid.settled(a.client.quorum)
 	return c, func() {}
 }
 
@@ -281,6 +282,7 @@ func (a *attempt) ask(ctx context.Context, q *quorum, p place, g grant, first bo
 			g.token, g.owner, err = q.attach(ctx, &a.req, a.attachID, unsure, &a.taken)
 			return err
 		})
+		g.rest = &rest{quorum: q, done: true, former: a.client.store.releaseCall(a.mutex, a.attachID, "", voidLife(a.req.ttl))}
 		return g, err
 	}
 	var scripted bool

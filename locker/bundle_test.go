@@ -199,7 +199,7 @@ func TestBundles(t *testing.T) {
 			calls = append(calls, renewCall(hold, id, time.Second, false, 0))
 		}
 	}
-	calls = append(calls, unattachCall(&request{mode: modeMutex, keys: &plain.keys}, "x"), unattachCall(&request{mode: modeMutex, keys: &plain.keys}, "y"))
+	calls = append(calls, unattachCall(&request{mode: modeMutex, keys: &plain.keys}, "x", false), unattachCall(&request{mode: modeMutex, keys: &plain.keys}, "y", false))
 	all := bundles(calls)
 	assert.Len(t, all, 3+2+2+3+2)
 	met := make([]bool, len(calls))

@@ -21,7 +21,10 @@ import (
 // server said, or did not; where the owner has re-entered, also those of [Mutex.TryLock].
 func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err error) {
 	if !l.shared() {
-		l.tenure.rest.awaitAnswers(ctx)
+		if err := l.checkTTL("detach", ttl); err != nil {
+			return "", err
+		}
+		l.tenure.rest.awaitAnswers(ctx, l.Deadline())
 		if err := l.extend(ctx, "detach", ttl); err != nil {
 			return "", err
 		}
@@ -87,6 +90,7 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 		return "", false, nil
 	}
 	t.end(func(*Lease) error { return ErrReleased })
+	t.rest.endFormer()
 	t.released, t.outcome = true, ErrReleased
 	t.client.dog.remove(&t.job)
 	t.vacate()

@@ -148,16 +148,11 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 
 // extend is what a call of that name does.
 func (l *Lease) extend(ctx context.Context, op string, ttl time.Duration) error {
-	if ttl < MinTTL || ttl > MaxTTL {
-		return invalid(fmt.Sprintf("%s with a TTL of %v; use one from %v to %v", op, ttl, MinTTL, MaxTTL))
+	if err := l.checkTTL(op, ttl); err != nil {
+		return err
 	}
 	ttl = ttl.Truncate(time.Millisecond)
 	t := l.tenure
-	if q := t.client.quorum; q != nil {
-		if err := q.checkTTL(ttl); err != nil {
-			return err
-		}
-	}
 	fail := func(reasons ...error) error { return failed(fmt.Sprintf("%s %q", op, l.Name()), reasons...) }
 	t.client.join()
 	defer t.client.leave()
@@ -191,6 +186,17 @@ func (l *Lease) extend(ctx context.Context, op string, ttl time.Duration) error 
 			return fail(append([]error{err}, failures...)...)
 		}
 	}
+}
+
+// checkTTL refuses a ttl that the lease cannot be lengthened to.
+func (l *Lease) checkTTL(op string, ttl time.Duration) error {
+	if ttl < MinTTL || ttl > MaxTTL {
+		return invalid(fmt.Sprintf("%s with a TTL of %v; use one from %v to %v", op, ttl, MinTTL, MaxTTL))
+	}
+	if q := l.tenure.client.quorum; q != nil {
+		return q.checkTTL(ttl.Truncate(time.Millisecond))
+	}
+	return nil
 }
 
 // lengthen makes the request once. over is why the lease is over, if it is.

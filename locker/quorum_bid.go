@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -13,14 +14,18 @@ import (
 // lease, or the attempt, has overtaken it on another connection, the node would keep the
 // lock for a whole TTL. So that is put to the node once more, as soon as SET is answered.
 type bid struct {
-	moot atomic.Bool          // what has not gone out by now never does
-	late atomic.Bool          // a node had not answered when it was decided
-	over atomic.Pointer[call] // what ends the lease or the attempt, if late
+	moot atomic.Bool // what has not gone out by now never does
+	late atomic.Bool // a node had not answered when it was decided
 
 	heard chan struct{} // closed when those that are late have answered; nil if none is
+
+	mu    sync.Mutex
+	over  *call   // what ends the lease or the attempt, if late
+	ended bool    // that has been answered, as far as anybody counts the answers
+	again nodeSet // those to which it is put once more then
 }
 
-// isLate may be called on nil, as end may.
+// isLate may be called on nil, as end and settled may.
 func (b *bid) isLate() bool { return b != nil && b.late.Load() }
 
 // end is told what ends the lease or the attempt, before it goes out.
@@ -28,16 +33,43 @@ func (b *bid) end(by call) {
 	if b.isLate() {
 		b.moot.Store(true)
 		over := by // else each call would be one more allocation
-		b.over.Store(&over)
+		b.mu.Lock()
+		b.over = &over
+		b.mu.Unlock()
 	}
 }
 
-// settle is told how a node has answered SET that had not when it was decided.
-func (b *bid) settle(n *node, set driver.Result) {
-	over := b.over.Load()
-	refused := set.Err == nil && set.Value == nil || set.Err != nil && driver.OutcomeOf(set.Err) != driver.OutcomeUnknown
-	if over == nil || refused {
-		return // what ends it comes later, or has nothing to end here
+// answer is told how a node has answered SET that had not when it was decided.
+func (b *bid) answer(n *node, set driver.Result) {
+	if set.Err == nil && set.Value == nil || set.Err != nil && driver.OutcomeOf(set.Err) != driver.OutcomeUnknown {
+		return // there is nothing to end here
 	}
-	n.quorum.tell(*over, only(n.place))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.over == nil: // what ends it comes later
+	case !b.ended:
+		// Were it told now, a release that is under way would find nothing, and seem to
+		// be that of a lease that was lost.
+		b.again.add(n.place)
+	default:
+		n.quorum.tell(*b.over, only(n.place))
+	}
+}
+
+// settled is told that what ends the lease, or the attempt, has been answered, or nobody waits for
+// that any more.
+func (b *bid) settled(q *quorum) {
+	if !b.isLate() {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	if b.again == 0 || !q.enter() {
+		return
+	}
+	defer q.wg.Done()
+	q.tell(*b.over, b.again)
+	b.again = 0
 }

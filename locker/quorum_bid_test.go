@@ -2,12 +2,15 @@ package locker
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // meetAt lets the client get to know the nodes that are asked first for the lock, so that they
@@ -90,5 +93,47 @@ func TestQuorumNodeThatExecutesSetLateIsKept(t *testing.T) {
 		require.NoError(t, lease.Unlock(t.Context()))
 		synctest.Wait()
 		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
+// What is put to the node again does not get before the release that is under way there: that would
+// find nothing, and the lease seem to have been lost.
+func TestQuorumReleaseIsNotOvertakenByItsOwnRepetition(t *testing.T) {
+	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meetAt(t, c, "k")
+		order := c.quorum.order("k")
+		slow, freed, last := nodes[order[0]], nodes[order[2]], nodes[order[4]]
+		free, first := new(atomic.Bool), true
+		for _, place := range order[2:5] {
+			nodes[place].Set("k", record(newID(), millis(time.Minute), "somebody|"))
+		}
+		last.set(func() {
+			last.before = func(context.Context, driver.Command) error {
+				if free.CompareAndSwap(false, true) {
+					freed.Del("k") // when a majority has said that the lock is not free
+				}
+				return nil
+			}
+		})
+		slow.set(func() {
+			slow.before = func(ctx context.Context, cmd driver.Command) error {
+				switch {
+				case cmd.Name() == "GET": // the marker, behind SET
+					return wait(100*time.Millisecond)(ctx, cmd)
+				case mutexFamily.release.runs(cmd) && first:
+					first = false
+					return wait(150*time.Millisecond)(ctx, cmd)
+				}
+				return nil
+			}
+		})
+		lease := must(t, c.Mutex("k"))
+		require.True(t, lease.tenure.rest.bid.isLate())
+		require.NoError(t, lease.Unlock(t.Context()))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, 2, nodes.holding("k"), "that of somebody else")
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,14 +109,25 @@ func (w orphanWorker) work() {
 		if !assert.NoError(w.t, err) {
 			return
 		}
-		for {
-			if lease, err = w.mutex(m.Name()).Attach(w.t.Context(), id); err == nil {
-				break
-			}
-			if !assert.ErrorIs(w.t, err, ErrUnavailable) {
-				return
-			}
+		takers := sync.WaitGroup{}
+		defer takers.Wait()
+		taken := atomic.Int32{}
+		for range 1 + w.r.IntN(2) {
+			m := w.mutex(m.Name())
+			takers.Go(func() {
+				for begun := time.Now(); taken.Load() == 0; {
+					if !assert.Less(w.t, time.Since(begun), time.Minute, "nobody can take the lease up") {
+						return
+					}
+					lease, err := m.Attach(w.t.Context(), id)
+					if err == nil {
+						assert.EqualValues(w.t, 1, taken.Add(1), "takers that had the lease")
+						assert.NoError(w.t, lease.Unlock(w.t.Context()))
+					}
+				}
+			})
 		}
+		return
 	}
 	assert.NoError(w.t, lease.Unlock(w.t.Context()))
 }

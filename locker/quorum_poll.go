@@ -18,6 +18,9 @@ func (s *nodeSet) add(place int)     { *s |= 1 << place }
 func (s nodeSet) len() int           { return bits.OnesCount16(uint16(s)) }
 func only(place int) nodeSet         { return 1 << place }
 
+// all are the quorum's nodes.
+func (q *quorum) all() nodeSet { return 1<<len(q.nodes) - 1 }
+
 var errUnasked = errors.New("locker: it was decided before the node was asked")
 
 // runBatch asks all nodes that the calls concern and returns as soon as all outcomes

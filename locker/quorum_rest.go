@@ -15,6 +15,7 @@ type rest struct {
 	call   call
 	nodes  nodeSet // not asked
 	bid    *bid    // not answered by all; nil if there is none
+	former call    // ends the id that the lease was taken up from, at nodes that were late; none if it was not
 
 	mu   sync.Mutex
 	done bool // asked, or not to be asked any more
@@ -48,14 +49,42 @@ func (r *rest) drop() nodeSet {
 func (r *rest) end(by call) {
 	if r != nil {
 		r.bid.end(by)
+		r.endFormer()
 	}
 }
 
-// awaitAnswers waits for the nodes that have not answered yet, but not for long: once the lease
-// is detached, nobody could tell them what becomes of it. It may be called on nil.
-func (r *rest) awaitAnswers(ctx context.Context) {
-	if r != nil && r.bid != nil {
-		await(ctx, r.bid.heard, DefaultAttemptTimeout)
+// settled is told that what ends the lease has been answered. It may be called on nil.
+func (r *rest) settled() {
+	if r != nil {
+		r.bid.settled(r.quorum)
+	}
+}
+
+// endFormer tells the nodes that the id is over which the lease was taken up from: another taker,
+// which lost, may have had it at some of them, and gives it back there. It may be called on nil.
+func (r *rest) endFormer() {
+	if r == nil || r.former.script == nil || !r.quorum.enter() {
+		return
+	}
+	defer r.quorum.wg.Done()
+	r.quorum.tell(r.former, r.quorum.all())
+	r.former = call{}
+}
+
+// awaitAnswers waits for the nodes that have not answered yet: once the lease is detached, nobody
+// could tell them what becomes of it. But it leaves half of the time that there is until the lease,
+// or ctx, ends, since one that hangs must not cost the lease. It may be called on nil.
+func (r *rest) awaitAnswers(ctx context.Context, deadline time.Time) {
+	if r == nil || r.bid == nil {
+		return
+	}
+	r.bid.moot.Store(true)
+	within := min(DefaultAttemptTimeout, time.Until(deadline)/2)
+	if end, ok := ctx.Deadline(); ok {
+		within = min(within, time.Until(end)/2)
+	}
+	if within > 0 {
+		await(ctx, r.bid.heard, within)
 	}
 }
 

@@ -69,7 +69,7 @@ func (r *round) hear(place int, answers []driver.Result) {
 	if !owed {
 		return
 	}
-	r.bid.settle(r.quorum.nodes[place], answers[0])
+	r.bid.answer(r.quorum.nodes[place], answers[0])
 	if last {
 		close(r.bid.heard)
 	}

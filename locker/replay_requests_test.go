@@ -104,7 +104,7 @@ func (r *replay) call(s *sending, req *request) call {
 	case s.verb == renew:
 		return renewCall(m, c.id(), s.ttl, s.fenced, 0)
 	case s.verb == unattach:
-		return unattachCall(req, c.from.id())
+		return unattachCall(req, c.from.id(), false)
 	case s.release:
 		return r.client.store.releaseCall(m, c.id(), "", s.remember)
 	case s.queued:

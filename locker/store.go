@@ -266,8 +266,12 @@ func (s *store) giveUpCall(r *request, reservation string, remember time.Duratio
 	return r.mode.family().giveUp.call(r.keys.all(r.id, remember > 0), args)
 }
 
-func unattachCall(r *request, old string) call {
-	return r.mode.family().unattach.call([]string{r.keys.record, r.keys.over(r.id)}, []string{old, r.id, millis(voidLife(r.ttl))})
+func unattachCall(r *request, old string, quorum bool) call {
+	keys := []string{r.keys.record, r.keys.over(r.id)}
+	if quorum {
+		keys = append(keys, r.keys.over(old))
+	}
+	return r.mode.family().unattach.call(keys, []string{old, r.id, millis(voidLife(r.ttl))})
 }
 
 // heldReply reads the reply of renew and release: nil, ErrAbsent or ErrTaken.

@@ -149,6 +149,7 @@ func (t *tenure) endRelease(outcome error, known bool) {
 	} else if time.Now().Before(t.lapse) {
 		t.unsure = true // the errand may get it done
 	}
+	t.rest.settled()
 	if t.releasing = false; t.gone != nil {
 		close(t.gone)
 		t.gone = nil

@@ -30,15 +30,15 @@ if value and ARGV[7] ~= '' and not held_by(value, old) then
 end
 if not value or not held_by(value, old) then
   if ARGV[9] then
-    remember(KEYS[4], ARGV[8]) -- This node may not have been asked for the lock yet.
+    remember(KEYS[4], ARGV[8], '2') -- This node may not have been asked for the lock yet.
   end
   return {value and -1 or 0}
 end
 local over = redis.call('GET', KEYS[3])
-if over == '1' and ARGV[9] then
-  -- The node is so late that the new id has been released meanwhile.
+if ARGV[9] and (over == '1' or redis.call('GET', KEYS[4]) == '1') then
+  -- The node is so late that the lease has been released meanwhile.
   redis.call('DEL', KEYS[1])
-  remember(KEYS[old == ARGV[1] and 4 or 5], ARGV[8])
+  return {0}
 end
 if over then
   return {-1}
@@ -63,5 +63,5 @@ local written = write(KEYS[1], ARGV[2], token, longest, ARGV[3], ttl)
 if failed(written) then
   return written
 end
-remember(KEYS[old == ARGV[1] and 4 or 5], ARGV[8])
+remember(KEYS[old == ARGV[1] and 4 or 5], ARGV[8], '2')
 return {1, token}

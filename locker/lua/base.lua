@@ -121,11 +121,16 @@ end
 
 -- Remembers the id of an attempt that is over, so that a request of it that is
 -- still on its way takes nothing. It must not stand in the way of a release:
--- where memory is short, the late request leaves a lease that lapses by itself. A taking up
--- that is given up has another mark than a lease that was: what it was to take up goes on.
+-- where memory is short, the late request leaves a lease that lapses by itself. The mark '2'
+-- is that of an id whose lease goes on under another one, as long as nobody says that it is over.
 local function remember(over, life, mark)
-  if life ~= '0' and redis.pcall('SET', over, mark or '1', 'NX', 'PX', life) == false then
+  if life == '0' or redis.pcall('SET', over, mark or '1', 'NX', 'PX', life) ~= false then
+    return
+  end
+  if mark then
     arm(over, tonumber(life))
+  else
+    redis.pcall('SET', over, '1', 'PX', digits(math.max(tonumber(life), redis.call('PTTL', over))))
   end
 end
 

@@ -30,17 +30,17 @@ if not h and ARGV[8] ~= '' then
 end
 if not h then
   if ARGV[10] then
-    remember(KEYS[4], ARGV[9]) -- This node may not have been asked for the lock yet.
+    remember(KEYS[4], ARGV[9], '2') -- This node may not have been asked for the lock yet.
   end
   return {find(KEYS[1], now) and -1 or 0}
 elseif h.mode ~= ARGV[3] then
   return {-1, h.mode}
 end
 local over = redis.call('GET', KEYS[3])
-if over == '1' and ARGV[10] then
-  -- The node is so late that the new id has been released meanwhile.
+if ARGV[10] and (over == '1' or redis.call('GET', KEYS[4]) == '1') then
+  -- The node is so late that the lease has been released meanwhile.
   drop(KEYS[1], old, now)
-  remember(KEYS[old == ARGV[1] and 4 or 5], ARGV[9])
+  return {0}
 end
 if over then
   return {-1}
@@ -61,5 +61,5 @@ if err then
   return err
 end
 redis.call('HDEL', KEYS[1], old)
-remember(KEYS[old == ARGV[1] and 4 or 5], ARGV[9])
+remember(KEYS[old == ARGV[1] and 4 or 5], ARGV[9], '2')
 return {1, token, h.owner}

@@ -1,7 +1,7 @@
 -- Ends a taking up whose outcome its caller never learned: the hold is detached
 -- under its old id again, and the new id is remembered as given up.
 --
--- KEYS record, over of the new id
+-- KEYS record, over of the new id; on a node of a quorum over of the old one
 -- ARGV 1 old id, 2 new id, 3 for how many ms to remember the new id
 -- reply 1
 local kind = kind_of(KEYS[1])
@@ -12,7 +12,9 @@ remember(KEYS[2], ARGV[3], '2')
 if kind == 'x' or kind == 'rw' then
   local now = now_us() / 1000
   local h = alive(KEYS[1], ARGV[2], now)
-  if h then
+  if h and KEYS[3] and redis.call('GET', KEYS[3]) == '1' then
+    drop(KEYS[1], ARGV[2], now) -- Another taker had the lease, and has released it.
+  elseif h then
     local err = put(KEYS[1], ARGV[1], h.mode, now + h.ttl, h.ttl, h.token, h.owner, h.tail, now)
     if err then
       return err
