@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -282,5 +283,37 @@ func TestReentrantLockWaitsForAnotherOwner(t *testing.T) {
 		lease := <-got
 		assert.Zero(t, time.Since(begun))
 		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
+// A lease that its owner has re-entered is lost while Detach asks for a hold of its own, and others
+// have the lock before that is answered: what is detached then would not be what was held.
+func TestDetachOfASharedLeaseThatIsLostMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Reentrant(), As(NamedOwner("job")), Fenced(), TTL(4*time.Second))
+		outer, inner := must(t, m), must(t, m)
+		require.Same(t, outer.tenure, inner.tenure)
+		var cut atomic.Bool
+		cut.Store(true)
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if cut.Load() && cmd.Name() == "EVALSHA" {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return nil
+			}
+		})
+		time.Sleep(1500 * time.Millisecond)
+		detached := make(chan error, 1)
+		go func() { _, err := inner.Detach(t.Context(), 10*time.Second); detached <- err }()
+		time.Sleep(2800 * time.Millisecond)
+		require.ErrorIs(t, inner.Err(), ErrLost)
+		cut.Store(false)
+		other, err := f.client(t).Mutex("k", Reentrant(), Fenced()).TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, other.Unlock(t.Context()))
+		require.ErrorIs(t, <-detached, ErrLost)
+		mustPair(t, f.client(t).Mutex("k", Reentrant()))
 	})
 }
