@@ -342,7 +342,7 @@ func (c *Client) say(within time.Duration, batch []farewell) {
 			calls[i] = f.call
 		}
 		var left []farewell
-		request, done := context.WithTimeout(ctx, DefaultAttemptTimeout)
+		request, done := context.WithTimeout(ctx, slowest(batch))
 		results := c.deployment.runBatch(request, calls)
 		done()
 		for i, r := range results {
@@ -371,6 +371,17 @@ func (c *Client) say(within time.Duration, batch []farewell) {
 			c.missed(f.name, f.until)
 		}
 	}
+}
+
+// slowest is how long that of these requests may take that has most time.
+func slowest(batch []farewell) time.Duration {
+	longest := DefaultAttemptTimeout
+	for _, f := range batch {
+		if f.tenure != nil {
+			longest = max(longest, f.tenure.mutex.attempt())
+		}
+	}
+	return longest
 }
 
 // heard tells whether r ends the farewell.

@@ -218,3 +218,15 @@ func TestCloseBesideAHungPart(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// A server that is slow has the time that it would have for Unlock.
+func TestCloseOnASlowServer(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		must(t, c.Mutex("k", AttemptTimeout(4*time.Second)))
+		f.slow(2500 * time.Millisecond)
+		require.NoError(t, c.Close())
+		assert.False(t, f.Exists("k"))
+		f.heal()
+	})
+}
