@@ -14,7 +14,8 @@
 // the spans of an instrumented Redis client are its children. A lease has a span
 // "golocker hold" of kind internal from its begin to its end, made at its end: a sibling
 // of the first, to which it has a link. A loss is an event "golocker.lost" in it, and
-// its status is an error.
+// its status is an error. Where another observer of the client, given before this one, has a
+// span of its own in the context, both are children of that.
 //
 // # Metrics
 //

@@ -17,8 +17,15 @@ type tracer struct {
 	name func(string) string // nil if spans do not have it
 }
 
-// callerKey is for the span of the caller of Lock, to which the lease's will belong, too.
-type callerKey struct{}
+// A call is what a tracer keeps in the context of a call that takes a lock. What the context
+// itself says is no span of this tracer where an observer after it has made one of its own.
+type call struct {
+	span   trace.Span
+	caller trace.SpanContext // the lease's span will belong to it, too
+}
+
+// callKey is where the context has the call, for each tracer by itself.
+type callKey struct{ of *tracer }
 
 func (t *tracer) attributes(i locker.LockInfo) []attribute.KeyValue {
 	list := append(make([]attribute.KeyValue, 0, 8), redisSystem,
@@ -30,41 +37,47 @@ func (t *tracer) attributes(i locker.LockInfo) []attribute.KeyValue {
 }
 
 func (t *tracer) lockStart(ctx context.Context, e locker.LockStart) context.Context {
-	ctx = context.WithValue(ctx, callerKey{}, trace.SpanContextFromContext(ctx))
-	ctx, _ = t.Start(ctx, "golocker "+e.Op, trace.WithSpanKind(trace.SpanKindClient),
+	c := call{caller: trace.SpanContextFromContext(ctx)}
+	ctx, c.span = t.Start(ctx, "golocker "+e.Op, trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(append(t.attributes(e.LockInfo), opKey.String(e.Op))...))
-	return ctx
+	return context.WithValue(ctx, callKey{t}, c)
 }
 
 func (t *tracer) lockEnd(ctx context.Context, e locker.LockEnd) {
-	span := trace.SpanFromContext(ctx)
-	defer span.End()
+	c, ok := ctx.Value(callKey{t}).(call)
+	if !ok {
+		return // another observer has not derived its context from ours
+	}
+	defer c.span.End()
 	outcome := e.Outcome()
-	span.SetAttributes(outcomeKey.String(outcome))
+	c.span.SetAttributes(outcomeKey.String(outcome))
 	if e.Err == nil {
-		span.SetAttributes(routeKey.String(string(e.Route)))
+		c.span.SetAttributes(routeKey.String(string(e.Route)))
 		return
 	}
-	span.SetAttributes(errorKey.String(outcome))
+	c.span.SetAttributes(errorKey.String(outcome))
 	// That somebody else has the lock is an answer to TryLock, and the caller's own end
 	// no fault of the lock.
 	if (e.Op == "try" && outcome == "locked") || outcome == "canceled" {
 		return
 	}
-	span.SetStatus(codes.Error, outcome)
+	c.span.SetStatus(codes.Error, outcome)
 }
 
 func (t *tracer) holdEnd(ctx context.Context, e locker.HoldEnd) {
+	c, ok := ctx.Value(callKey{t}).(call)
+	if !ok {
+		return
+	}
 	end := time.Now().Add(-e.Release)
-	caller, _ := ctx.Value(callerKey{}).(trace.SpanContext)
 	outcome := e.Outcome()
 	attributes := append(t.attributes(e.LockInfo), outcomeKey.String(outcome))
 	if e.Token != 0 {
 		attributes = append(attributes, tokenKey.String(e.Token.String()))
 	}
-	_, span := t.Start(trace.ContextWithSpanContext(context.WithoutCancel(ctx), caller), "golocker hold",
+	_, span := t.Start(trace.ContextWithSpanContext(context.WithoutCancel(ctx), c.caller), "golocker hold",
 		trace.WithTimestamp(end.Add(-e.Held)), trace.WithAttributes(attributes...),
-		trace.WithLinks(trace.Link{SpanContext: trace.SpanContextFromContext(ctx)}))
+		trace.WithLinks(trace.Link{SpanContext: c.span.SpanContext()}))
 	if e.Lost != nil && outcome != "closed" || outcome == "expired" {
 		span.AddEvent("golocker.lost", trace.WithTimestamp(end), trace.WithAttributes(outcomeKey.String(outcome)))
 		span.SetAttributes(errorKey.String(outcome))
