@@ -34,7 +34,8 @@
 //
 // # Attributes
 //
-// As for a database: db.system.name is "redis", and error.type the outcome of what failed.
+// As for a database: db.system.name is "redis", and error.type the outcome of what failed. A
+// TryLock that finds the lock taken has not failed, nor has a call whose context was canceled.
 // golocker.lock.mode is "exclusive", "writing" or "reading"; golocker.outcome is that of LockEnd.Outcome
 // or HoldEnd.Outcome of package locker, golocker.route its Route, golocker.op the call. Spans
 // have golocker.lock.ttl (s), golocker.lock.fenced and golocker.lock.token besides. Counters of
@@ -154,6 +155,13 @@ func New(opts ...Option) (locker.Observer, error) {
 		},
 		Renewal: m.renewal, Healed: m.heal, Subscription: m.subscription, Warning: m.warn,
 	}, nil
+}
+
+// failed tells whether a call has an error to show. That somebody else has the lock is an
+// answer to TryLock, and the caller's own end no fault of the lock.
+func failed(e locker.LockEnd) bool {
+	outcome := e.Outcome()
+	return e.Err != nil && (e.Op != "try" || outcome != "locked") && outcome != "canceled"
 }
 
 // Keys of attributes.

@@ -3,6 +3,7 @@ package lockotel_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,7 +170,8 @@ func TestALossFoundByUnlockIsCounted(t *testing.T) {
 	assert.Empty(t, m["golocker.lock.hold.left"])
 }
 
-func TestSpansOfWhatFails(t *testing.T) {
+// What is no error has no error.type either, by which backends count errors.
+func TestSpansAndMetricsOfWhatFails(t *testing.T) {
 	for _, c := range []struct {
 		op, outcome string
 		status      codes.Code
@@ -205,8 +207,16 @@ func TestSpansOfWhatFails(t *testing.T) {
 			require.Error(t, c.take(t.Context(), r.client.Mutex("k")))
 			span := r.span(t, c.op)
 			assert.Equal(t, c.status, span.Status.Code)
-			assert.Equal(t, c.outcome, attributes(span.Attributes)["error.type"])
 			assert.Equal(t, c.outcome, attributes(span.Attributes)["golocker.outcome"])
+			_, op, _ := strings.Cut(c.op, " ")
+			point := []string{"golocker.lock.mode", "exclusive", "golocker.op", op, "golocker.outcome", c.outcome}
+			if c.status == codes.Error {
+				assert.Equal(t, c.outcome, attributes(span.Attributes)["error.type"])
+				point = append(point, "error.type", c.outcome)
+			} else {
+				assert.NotContains(t, attributes(span.Attributes), "error.type", "no error")
+			}
+			assert.Equal(t, map[attribute.Distinct]float64{set(point...): 1}, r.metrics(t)["golocker.lock.wait"])
 		})
 	}
 }
@@ -225,7 +235,7 @@ func TestMetricsOfARealRun(t *testing.T) {
 	assert.Equal(t, map[string]map[attribute.Distinct]float64{
 		"golocker.lock.wait": {
 			set("golocker.lock.mode", "exclusive", "golocker.op", "lock", "golocker.outcome", "acquired", "golocker.route", "direct"): 1,
-			set("golocker.lock.mode", "exclusive", "golocker.op", "try", "golocker.outcome", "locked", "error.type", "locked"):        1,
+			set("golocker.lock.mode", "exclusive", "golocker.op", "try", "golocker.outcome", "locked"):                                1,
 		},
 		"golocker.lock.waiting":   {mode: 0},
 		"golocker.lock.held":      {mode: 0},

@@ -75,12 +75,13 @@ func (m *meter) lockStart(ctx context.Context, e locker.LockStart) {
 
 func (m *meter) lockEnd(ctx context.Context, e locker.LockEnd) {
 	m.waiting.Add(ctx, -1, m.with(e.LockInfo))
-	attributes := []attribute.KeyValue{opKey.String(e.Op), outcomeKey.String(e.Outcome())}
+	outcome := e.Outcome()
+	attributes := []attribute.KeyValue{opKey.String(e.Op), outcomeKey.String(outcome)}
 	if e.Err == nil {
 		attributes = append(attributes, routeKey.String(string(e.Route)))
 		m.held.Add(ctx, 1, m.with(e.LockInfo))
-	} else {
-		attributes = append(attributes, errorKey.String(e.Outcome()))
+	} else if failed(e) {
+		attributes = append(attributes, errorKey.String(outcome))
 	}
 	m.wait.Record(ctx, e.Wait.Seconds(), m.with(e.LockInfo, attributes...))
 }

@@ -55,13 +55,10 @@ func (t *tracer) lockEnd(ctx context.Context, e locker.LockEnd) {
 		c.span.SetAttributes(routeKey.String(string(e.Route)))
 		return
 	}
-	c.span.SetAttributes(errorKey.String(outcome))
-	// That somebody else has the lock is an answer to TryLock, and the caller's own end
-	// no fault of the lock.
-	if (e.Op == "try" && outcome == "locked") || outcome == "canceled" {
-		return
+	if failed(e) {
+		c.span.SetAttributes(errorKey.String(outcome))
+		c.span.SetStatus(codes.Error, outcome)
 	}
-	c.span.SetStatus(codes.Error, outcome)
 }
 
 func (t *tracer) holdEnd(ctx context.Context, e locker.HoldEnd) {
