@@ -27,7 +27,7 @@
 //	golocker.lock.lost          counter        {lease}  leases that were lost
 //	golocker.renewal.duration   histogram      s        how long the answer took
 //	golocker.renewal.late       histogram      s        how late the request was made
-//	golocker.renewal.left       histogram      1        share of the TTL that was left when the answer came
+//	golocker.renewal.left       histogram      1        share of the TTL that was left when a renewal succeeded
 //	golocker.lock.healed        counter        {record} records that had lost their TTL
 //	golocker.subscription.gaps  counter        {gap}    times when messages may have been missed
 //	golocker.warnings           counter        {warning} servers that are set up so that locks are in danger

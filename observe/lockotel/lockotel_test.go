@@ -258,13 +258,28 @@ func TestMetricsOfTroubles(t *testing.T) {
 	o.Warning(locker.Warning{Node: 1, Kind: "eviction"})
 	m := r.metrics(t)
 	assert.Equal(t, 1.0, m["golocker.renewal.duration"][set("golocker.lock.mode", "writing", "error.type", "failed")])
-	assert.Equal(t, 1.0, m["golocker.renewal.left"][set("golocker.lock.mode", "writing")])
 	for _, name := range []string{"golocker.lock.healed", "golocker.subscription.gaps", "golocker.warnings"} {
 		require.Len(t, m[name], 1, name)
 		for _, n := range m[name] {
 			assert.Equal(t, 1.0, n, name)
 		}
 	}
+}
+
+// A renewal that fails or is refused soon leaves much of a lease that is about to be lost.
+func TestTheMarginIsThatOfRenewalsThatSucceed(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	r := &rig{reader: reader}
+	o, err := lockotel.New(lockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	require.NoError(t, err)
+	info := locker.LockInfo{Name: "k", Mode: locker.Exclusive, TTL: 10 * time.Second}
+	for _, err := range []error{nil, locker.ErrNotHeld, context.DeadlineExceeded} {
+		o.Renewal(locker.Renewal{LockInfo: info, Left: 6 * time.Second, Err: err})
+	}
+	mode := set("golocker.lock.mode", "exclusive")
+	m := r.metrics(t)
+	assert.Equal(t, 1.0, m["golocker.renewal.left"][mode])
+	assert.Equal(t, 3.0, m["golocker.renewal.late"][mode])
 }
 
 func TestNamesAreGivenOnRequestOnly(t *testing.T) {

@@ -53,7 +53,7 @@ func newMeter(from metric.Meter, name func(string) string) (*meter, error) {
 	counter(&m.lost, "golocker.lock.lost", "{lease}", "Leases that were lost.")
 	histogram(&m.renewalTook, "golocker.renewal.duration", "s", "How long renewals took.", seconds)
 	histogram(&m.renewalLate, "golocker.renewal.late", "s", "How late renewals were sent.", seconds)
-	histogram(&m.renewalLeft, "golocker.renewal.left", "1", "Share of the TTL that was left when a renewal was answered.", ratios)
+	histogram(&m.renewalLeft, "golocker.renewal.left", "1", "Share of the TTL that was left when a renewal succeeded.", ratios)
 	counter(&m.healed, "golocker.lock.healed", "{record}", "Records that had lost their TTL.")
 	counter(&m.gaps, "golocker.subscription.gaps", "{gap}", "Times when messages may have been missed.")
 	counter(&m.warnings, "golocker.warnings", "{warning}", "Servers that are set up so that locks are in danger.")
@@ -109,7 +109,9 @@ func (m *meter) renewal(e locker.Renewal) {
 	}
 	m.renewalTook.Record(ctx, e.Took.Seconds(), took)
 	m.renewalLate.Record(ctx, e.Late.Seconds(), with)
-	m.renewalLeft.Record(ctx, ratio(e.Left.Seconds(), e.TTL.Seconds()), with)
+	if e.Err == nil { // otherwise it says nothing of the margin: a refusal may come early
+		m.renewalLeft.Record(ctx, ratio(e.Left.Seconds(), e.TTL.Seconds()), with)
+	}
 }
 
 func ratio(left, ttl float64) float64 { return min(max(left/ttl, 0), 1) }

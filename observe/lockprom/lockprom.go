@@ -21,7 +21,7 @@
 //	golocker_renewals_total{mode,result}         counter    "ok", "failed" or "not_held"
 //	golocker_renewal_seconds{mode}               histogram  how long the answer took
 //	golocker_renewal_late_seconds{mode}          histogram  how late the request was made
-//	golocker_renewal_left_ratio{mode}            histogram  share of the TTL that was left when the answer came
+//	golocker_renewal_left_ratio{mode}            histogram  share of the TTL that was left when a renewal succeeded
 //	golocker_healed_total                        counter    records that had lost their TTL
 //	golocker_subscription_up{node}               gauge      1 while messages arrive that a lock is free
 //	golocker_subscription_gaps_total{node}       counter    times when some may have been missed
@@ -92,7 +92,7 @@ func New(opts ...Option) *Metrics {
 	m.renewals = counter(m, "renewals_total", "Renewals, by their result.", labels("mode", "result"))
 	m.renewalTook = histogram(m, "renewal_seconds", "How long renewals took.", seconds, labels("mode"))
 	m.renewalLate = histogram(m, "renewal_late_seconds", "How late renewals were sent.", seconds, labels("mode"))
-	m.renewalLeft = histogram(m, "renewal_left_ratio", "Share of the TTL that was left when a renewal was answered.", ratios, labels("mode"))
+	m.renewalLeft = histogram(m, "renewal_left_ratio", "Share of the TTL that was left when a renewal succeeded.", ratios, labels("mode"))
 	m.gaps = counter(m, "subscription_gaps_total", "Times when messages may have been missed.", []string{"node"})
 	m.subscriptionUp = gauge(m, "subscription_up", "Whether messages arrive that a lock is free.", []string{"node"})
 	m.warning = gauge(m, "warning", "Dangers to locks in how the server is set up.", []string{"node", "kind"})
@@ -206,7 +206,9 @@ func (m *Metrics) renewal(e locker.Renewal) {
 	m.renewals.WithLabelValues(append(labels, result)...).Inc()
 	m.renewalTook.WithLabelValues(labels...).Observe(e.Took.Seconds())
 	m.renewalLate.WithLabelValues(labels...).Observe(e.Late.Seconds())
-	m.renewalLeft.WithLabelValues(labels...).Observe(ratio(e.Left.Seconds(), e.TTL.Seconds()))
+	if e.Err == nil { // otherwise it says nothing of the margin: a refusal may come early
+		m.renewalLeft.WithLabelValues(labels...).Observe(ratio(e.Left.Seconds(), e.TTL.Seconds()))
+	}
 }
 
 func ratio(left, ttl float64) float64 { return min(max(left/ttl, 0), 1) }

@@ -163,6 +163,18 @@ func TestEventsOfTroubles(t *testing.T) {
 	assert.Equal(t, 1.0, e.value("golocker_warning", "kind=eviction", "node=0"))
 }
 
+// A renewal that fails or is refused soon leaves much of a lease that is about to be lost.
+func TestTheMarginIsThatOfRenewalsThatSucceed(t *testing.T) {
+	m := lockprom.New()
+	info := locker.LockInfo{Name: "k", Mode: locker.Exclusive, TTL: 10 * time.Second}
+	for _, err := range []error{nil, locker.ErrNotHeld, context.DeadlineExceeded} {
+		m.Observer().Renewal(locker.Renewal{LockInfo: info, Left: 6 * time.Second, Err: err})
+	}
+	e := scrape(t, m)
+	assert.Equal(t, 1.0, e.value("golocker_renewal_left_ratio", "mode=exclusive"))
+	assert.Equal(t, 3.0, e.value("golocker_renewal_seconds", "mode=exclusive"))
+}
+
 // An increase can only be seen from a value that was there before.
 func TestRareEventsAreCountedFromZero(t *testing.T) {
 	m := lockprom.New()
