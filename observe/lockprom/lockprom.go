@@ -66,7 +66,8 @@ var (
 	ratios = []float64{0, .05, .1, .2, .3, .4, .5, .6, .7, .8, .9, 1}
 )
 
-// New returns metrics that count nothing yet. It panics if an option is nil, or the function
+// New returns metrics that count nothing yet; those of losses and renewals stand at 0, without
+// [Names] of every mode and with it from the first call for a name. It panics if an option is nil, or the function
 // of [Names]: both are mistakes in the program.
 func New(opts ...Option) *Metrics {
 	m := &Metrics{}
@@ -98,6 +99,11 @@ func New(opts ...Option) *Metrics {
 	m.warning = gauge(m, "warning", "Dangers to locks in how the server is set up.", []string{"node", "kind"})
 	m.healed = prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "healed_total", Help: "Records that had lost their TTL."})
 	m.all = append(m.all, m.healed)
+	if m.names == nil {
+		for _, mode := range []locker.Mode{locker.Exclusive, locker.Writing, locker.Reading} {
+			m.begin([]string{string(mode)})
+		}
+	}
 	return m
 }
 
@@ -161,6 +167,7 @@ func (m *Metrics) lockStart(ctx context.Context, e locker.LockStart) context.Con
 
 // begin has the counters of rare events count from 0. One that came into being with the
 // first event would show no increase by it, so that no alert would hear of the first loss.
+// New does so where it can, as the first loss may come before the first scrape after a call.
 func (m *Metrics) begin(labels []string) {
 	if _, done := m.begun.LoadOrStore(strings.Join(labels, "\x00"), true); done {
 		return
