@@ -29,16 +29,23 @@ const envRequire = "REQUIRE_PROMETHEUS"
 // A prom is a running Prometheus that scrapes one target.
 type prom struct{ url string }
 
+// installed is where a program of Prometheus is; without it the test is skipped, or fails.
+func installed(t *testing.T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		if os.Getenv(envRequire) == "1" {
+			t.Fatal("there is no ", program, ", and ", envRequire, " is 1")
+		}
+		t.Skip("there is no ", program, "; on Debian: apt-get install prometheus")
+	}
+	return path
+}
+
 // scrapes starts a Prometheus that scrapes collector every half a second, and has our alerts.
 func scrapes(t *testing.T, collector prometheus.Collector) *prom {
 	t.Helper()
-	program, err := exec.LookPath("prometheus")
-	if err != nil {
-		if os.Getenv(envRequire) == "1" {
-			t.Fatal("there is no prometheus, and ", envRequire, " is 1")
-		}
-		t.Skip("there is no prometheus; on Debian: apt-get install prometheus")
-	}
+	program := installed(t, "prometheus")
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector)
 	target := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -165,7 +172,7 @@ func (p *prom) checkAlerts(t *testing.T) {
 	}
 	require.NoError(t, p.get(t.Context(), "rules?type=alert", &data))
 	require.Len(t, data.Groups, 1)
-	require.Len(t, data.Groups[0].Rules, 8)
+	require.Len(t, data.Groups[0].Rules, 10)
 	for _, r := range data.Groups[0].Rules {
 		require.Equal(t, "ok", r.Health, "%s: %s", r.Name, r.LastError)
 	}
