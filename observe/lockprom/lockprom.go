@@ -25,7 +25,7 @@
 //	golocker_healed_total                        counter    records that had lost their TTL
 //	golocker_subscription_up{node}               gauge      1 while messages arrive that a lock is free
 //	golocker_subscription_gaps_total{node}       counter    times when some may have been missed
-//	golocker_warning{node,kind}                  gauge      1 if the server is set up so that locks are in danger
+//	golocker_warning{node,kind}                  gauge      1 if the server, when first met, was set up so that locks are in danger
 //
 // node counts the servers of a quorum from 0. With [Names] the first eleven have the label
 // lock besides.
