@@ -62,14 +62,16 @@ staticcheck:
 	@echo "== staticcheck"
 	@$(STATICCHECK) work
 
-# Only these have files for one system.
+# What is meant to run there, and the package that starts the servers of tests. Examples,
+# bench and the conformance suite have files for one system as well.
 portable:
-	@echo "== compiles for macOS and Windows"
+	@echo "== compiles for macOS, Windows and FreeBSD"
 	@GOOS=windows go build ./locker/...
 	@GOOS=darwin go build ./locker/...
 	@GOOS=darwin go vet ./internal/servertest/...
 	@GOOS=windows go build -o /dev/null ./cmd/lockctl
-	@GOOS=darwin go build ./cmd/lockctl/internal/guard
+	@GOOS=darwin go build -o /dev/null ./cmd/lockctl
+	@GOOS=freebsd go build -o /dev/null ./cmd/lockctl
 
 apicheck: ## what is exported is documented, has examples, and is what api/ says
 	@echo "== exported API"

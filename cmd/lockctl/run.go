@@ -252,7 +252,7 @@ func (r *runner) release(ctx context.Context) error {
 // outcome tells how the command has ended, by an exit code.
 func (r *runner) outcome(result guard.Result, lost error) error {
 	if failed, ok := errors.AsType[*guard.StartError](result.Err); ok {
-		if errors.Is(failed, syscall.ETIME) {
+		if errors.Is(failed, guard.ErrTooLate) {
 			return &exitError{exitLost, errors.New("the lock had run out before the command could be started")}
 		}
 		return cannotRun(r.args[0], failed.Err)

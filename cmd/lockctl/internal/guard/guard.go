@@ -74,6 +74,9 @@ type Event struct {
 // ErrGuardian is the error of a command that lost its guardian.
 var ErrGuardian = errors.New("guard: the guardian was killed")
 
+// ErrTooLate is why a command was not started when too little was left of the lease.
+var ErrTooLate = errors.New("guard: too little is left of the lease")
+
 // A StartError is why a command could not be started.
 type StartError struct{ Err error }
 

@@ -87,7 +87,7 @@ func TestALeaseThatIsExtendedLetsTheCommandGoOn(t *testing.T) {
 
 func TestALeaseThatIsOverStartsNothing(t *testing.T) {
 	_, err := Start(Command{Path: "/bin/true", Args: []string{"true"}}, generous, Now(), time.Now().Add(50*time.Millisecond))
-	assert.ErrorIs(t, err, syscall.ETIME)
+	assert.ErrorIs(t, err, ErrTooLate)
 }
 
 func TestWhatCannotBeStartedSaysWhy(t *testing.T) {

@@ -77,7 +77,7 @@ func guardian(l *line) error {
 	}
 	k := &keeper{line: l, alarm: alarm, times: first.Times, deadline: first.Deadline}
 	if now() >= k.killAt() {
-		return l.Encode(report{Failed: syscall.ETIME})
+		return l.Encode(report{Late: true})
 	}
 	dodgeSignals()
 	session, err := unix.Getsid(0)

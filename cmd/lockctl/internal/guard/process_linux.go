@@ -46,12 +46,12 @@ func (m Moment) Suspended() bool { return asleep()-m.clock.asleep > 100*time.Mil
 // at the moment asked. Its events have to be received.
 //
 // A [*StartError], here or in the Result, is why the command could not be started; it is
-// syscall.ETIME where too little is left of the lease.
+// [ErrTooLate] where too little is left of the lease.
 func Start(c Command, t Times, asked Moment, deadline time.Time) (*Process, error) {
 	p := &Process{events: make(chan Event), times: t, clock: asked.clock, deadline: deadline}
 	p.at = p.clock.instant(deadline)
 	if now() >= p.at.add(-t.Margin) {
-		return nil, &StartError{syscall.ETIME}
+		return nil, &StartError{ErrTooLate}
 	}
 	// Orphans come here when the guardian dies.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -105,6 +105,8 @@ func (p *Process) listen(err error) {
 			break
 		}
 		switch {
+		case r.Late:
+			result = &Result{Err: &StartError{ErrTooLate}}
 		case r.Failed != 0:
 			result = &Result{Err: &StartError{r.Failed}}
 		case r.Started != 0:
