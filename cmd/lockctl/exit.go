@@ -61,12 +61,10 @@ func exitCode(err error) int {
 		return exitForeign
 	case errors.Is(err, locker.ErrLocked):
 		return exitNotHad
-	case errors.Is(err, locker.ErrUnavailable), errors.Is(err, locker.ErrUnknown):
-		return exitUnreachable
+	case errors.Is(err, locker.ErrUnavailable), errors.Is(err, locker.ErrUnknown), errors.Is(err, locker.ErrWaitTimeout):
+		return exitUnreachable // a wait that ends without an answer, too
 	case errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrNotHeld):
 		return exitLost
-	case errors.Is(err, locker.ErrWaitTimeout):
-		return exitNotHad
 	case refused:
 		return exitRefused
 	}

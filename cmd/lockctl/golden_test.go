@@ -170,6 +170,7 @@ func TestExitCodesOfErrors(t *testing.T) {
 	} {
 		assert.Equal(t, code, exitCode(err), "%v", err)
 	}
+	assert.Equal(t, exitUnreachable, exitCode(&locker.WaitError{Cause: locker.ErrWaitTimeout}), "nobody has said that the lock is held")
 }
 
 func TestEventsHaveStableNames(t *testing.T) {

@@ -112,8 +112,11 @@ func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment,
 				return asked, &exitError{exitSignal + int(ended), nil}
 			case errors.Is(a.err, locker.ErrUnavailable):
 				return asked, a.err
-			case errors.Is(a.err, locker.ErrLocked), errors.Is(a.err, locker.ErrWaitTimeout):
+			case errors.Is(a.err, locker.ErrLocked):
 				return asked, &exitError{r.flags.conflict, a.err}
+			case errors.Is(a.err, locker.ErrWaitTimeout):
+				// Who waits in vain is told that others have the lock; here nobody has said so.
+				return asked, fmt.Errorf("%w (the server has not answered)", a.err)
 			case a.err != nil:
 				return asked, a.err
 			}

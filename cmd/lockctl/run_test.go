@@ -82,6 +82,19 @@ func TestRunExitCodes(t *testing.T) {
 	}
 }
 
+// Nothing is known of the lock while the server does not answer: a script must not take it
+// for held, least of all as a success.
+func TestRunOnAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	server := servertest.Single(t)
+	server.Pause()
+	for _, driver := range []string{"goredis", "rueidis", "redigo"} {
+		code, _, errs := lockctl(t, "redis://"+server.Addr, "run", "--driver", driver, "-E", "0", "-w", "0.5", "k", "--", "true")
+		assert.Equal(t, exitUnreachable, code, "%s: %s", driver, errs)
+		assert.Contains(t, errs, "the server has not answered", driver)
+	}
+}
+
 // The help has no default that is a mere sentinel.
 func TestHelpOfRunHasOneDefaultOfGrace(t *testing.T) {
 	t.Parallel()
