@@ -56,6 +56,10 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	asked, err := r.take(ctx, client)
+	if err != nil && r.lease == nil {
+		leave(client)
+		return err
+	}
 	if err != nil {
 		client.Close()
 		return err
@@ -88,11 +92,7 @@ func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment,
 	answers := make(chan answer, 1)
 	begun := time.Now()
 	go func() {
-		take := mutex.Lock
-		if r.flags.nonblock {
-			take = mutex.TryLock
-		}
-		lease, err := take(ctx)
+		lease, err := r.flags.lock(ctx, mutex)
 		answers <- answer{lease, err}
 	}()
 	var ended syscall.Signal

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -206,6 +207,17 @@ func (f *runFlags) options() []locker.Option {
 		opts = append(opts, locker.WaitTimeout(f.wait.Duration))
 	}
 	return opts
+}
+
+// lock takes the lock. Who does not wait for the lock does not wait long for the server,
+// either: for one answer, and no others if that is lost.
+func (f *runFlags) lock(ctx context.Context, m *locker.Mutex) (*locker.Lease, error) {
+	if !f.nonblock {
+		return m.Lock(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, locker.DefaultAttemptTimeout, locker.ErrWaitTimeout)
+	defer cancel()
+	return m.TryLock(ctx)
 }
 
 // findCommand looks for the command before anybody waits for a lock.

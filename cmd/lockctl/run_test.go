@@ -93,6 +93,9 @@ func TestRunOnAServerThatHangs(t *testing.T) {
 		assert.Equal(t, exitUnreachable, code, "%s: %s", driver, errs)
 		assert.Contains(t, errs, "the server has not answered", driver)
 	}
+	code, _, errs := lockctl(t, "redis://"+server.Addr, "run", "-E", "0", "-n", "k", "--", "true")
+	assert.Equal(t, exitUnreachable, code, errs)
+	assert.Contains(t, errs, "gave up waiting", "it does not ask again and again")
 }
 
 // The help has no default that is a mere sentinel.
