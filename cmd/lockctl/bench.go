@@ -159,55 +159,18 @@ func pair(ctx context.Context, m *locker.Mutex) error {
 func (b *bench) handOff(ctx context.Context, holder, waiter *locker.Client) (durationView, error) {
 	var times []time.Duration
 	name := b.name + "hand-off"
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // of a Lock that waits when something else fails
 	for begun := time.Now(); time.Since(begun) < b.each; {
 		lease, err := holder.Mutex(name).Lock(ctx)
 		if err != nil {
 			return durationView{}, err
 		}
-		type had struct {
-			lease *locker.Lease
-			err   error
-			at    time.Time
-		}
-		waiting := make(chan had, 1)
-		go func() {
-			lease, err := waiter.Mutex(name).Lock(ctx)
-			waiting <- had{lease, err, time.Now()}
-		}()
-		if err := awaitWaiter(ctx, holder, name); err != nil {
+		took, err := passOn(ctx, lease, holder, waiter.Mutex(name))
+		if err != nil {
 			return durationView{}, err
 		}
-		released := time.Now()
-		if err := lease.Unlock(ctx); err != nil {
-			return durationView{}, err
-		}
-		next := <-waiting
-		if next.err != nil {
-			return durationView{}, next.err
-		}
-		times = append(times, next.at.Sub(released))
-		if err := next.lease.Unlock(ctx); err != nil {
-			return durationView{}, err
-		}
+		times = append(times, took)
 	}
 	return durations(times), nil
-}
-
-// awaitWaiter returns when somebody stands in the queue.
-func awaitWaiter(ctx context.Context, client *locker.Client, name string) error {
-	for {
-		status, err := client.Inspect(ctx, name)
-		if err != nil || status.Waiters > 0 {
-			return err
-		}
-		select {
-		case <-time.After(200 * time.Microsecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 func durations(times []time.Duration) durationView {

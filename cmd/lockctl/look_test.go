@@ -205,6 +205,13 @@ func TestDoctorWithoutInfo(t *testing.T) {
 	assert.Zero(t, d.Problems)
 }
 
+// withoutQueues returns who and where a user is that may do all but wait for a lock.
+func withoutQueues(t *testing.T) string {
+	t.Helper()
+	server := servertest.Single(t, servertest.Config("user", "hasty", "on", ">x", "~*", "&*", "+@all", "-zadd"))
+	return "hasty:x@" + server.Addr
+}
+
 func TestDoctorFindsProblems(t *testing.T) {
 	t.Parallel()
 	cache := servertest.Single(t, servertest.Config("maxmemory", "100mb"), servertest.Config("maxmemory-policy", "volatile-ttl"))
@@ -316,6 +323,16 @@ func TestBench(t *testing.T) {
 	code, out, errs := lockctl(t, url, "bench", "--duration", "50ms", "--goroutines", "1")
 	assert.Zero(t, code, errs)
 	assert.Contains(t, out, "hand-off")
+}
+
+// Who may take locks, but not wait for them, is told so.
+func TestBenchWhereNobodyCanWait(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + withoutQueues(t)
+	code, out, errs := lockctl(t, url, "bench", "--duration", "10ms", "--goroutines", "1")
+	assert.Equal(t, exitRefused, code, errs)
+	assert.Contains(t, errs, "+zadd")
+	assert.Empty(t, out)
 }
 
 // What could not be written was not said, so that a script must not go on as if it had been.
