@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/golocker/golocker/cmd/lockctl/internal/guard"
-	"github.com/golocker/golocker/locker"
 )
 
 // A level says how much a finding matters for locks.
@@ -56,8 +54,8 @@ func (t *tool) doctorCommand() *cobra.Command {
 		Long: `Doctor looks at each server (of a Cluster, at each master; of a quorum, at each
 node): its version, what it does when its memory is full, what it keeps when it is
 restarted, its replicas, its clock, and what this user may do. It says what each
-finding means for locks. To find out what works it takes and gives up a few
-locks of a name of its own.
+finding means for locks. To find out what works it takes a lock of each kind, under
+a name of its own, and passes it on to a second client that waits for it.
 
 A server that forbids INFO and CONFIG can be used all the same; doctor says then what
 it could not see.
@@ -87,7 +85,7 @@ Exit code 1 means that a problem was found; notes and warnings are none.`,
 		},
 	}
 	cmd.Flags().StringVar(&probe, "probe", "", "a name to take locks of (default a random one after lockctl:doctor:)")
-	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long one server is waited for")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long one server, or one of the locks, is waited for")
 	return cmd
 }
 
@@ -103,7 +101,7 @@ func (t *tool) diagnose(ctx context.Context, probe string, timeout time.Duration
 		patients = append(patients, patient{f.server, f.assess(quorum)})
 	}
 	all := patient{Server: "all together", Findings: assessClocks(servers, quorum)}
-	locks, err := t.tryLocks(ctx, probe, timeout)
+	locks, err := t.tryLocks(ctx, probe, timeout, servers)
 	if err != nil {
 		return diagnosis{}, err
 	}
@@ -121,41 +119,6 @@ func diagnosisOf(patients []patient) diagnosis {
 		}
 	}
 	return d
-}
-
-// tryLocks takes a lock of each kind and gives it up.
-func (t *tool) tryLocks(ctx context.Context, name string, timeout time.Duration) ([]finding, error) {
-	client, err := t.target.open(locker.TTL(t.target.within(10 * time.Second)))
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	var findings []finding
-	for _, kind := range []struct {
-		name string
-		opts []locker.Option
-	}{
-		{"mutex", nil},
-		{"fenced mutex", []locker.Option{locker.Fenced()}},
-		{"read-write lock", []locker.Option{locker.ForWriting()}},
-	} {
-		err := pair(ctx, client.Mutex(name, kind.opts...))
-		f := finding{Check: kind.name, Level: fine, Found: "taken and given up"}
-		switch {
-		case errors.Is(err, locker.ErrLocked):
-			f.Level, f.Found = unseen, err.Error()
-			f.Means = "The name given by --probe is in use: choose another one."
-		case errors.Is(err, locker.ErrUnavailable):
-			return []finding{{"locks", problem, err.Error(), "No lock can be taken: see the servers above."}}, nil
-		case err != nil:
-			f.Level, f.Found = problem, err.Error()
-			f.Means = "This kind of lock cannot be used here under this name. What a user needs is in docs/servers.md; --prefix and --probe choose a name that an ACL allows."
-		}
-		findings = append(findings, f)
-	}
-	return findings, nil
 }
 
 // write writes it for people.

@@ -128,7 +128,7 @@ func examineServer(ctx context.Context, connector driver.Connector, name string)
 	}
 	defer conn.Close()
 	do := func(args ...string) (driver.Value, error) { return conn.Do(ctx, driver.Command{Args: args}) }
-	if _, err := do("PING"); err != nil && driver.OutcomeOf(err) != driver.OutcomeReplied {
+	if _, err := do("PING"); err != nil && (driver.OutcomeOf(err) != driver.OutcomeReplied || lacksPassword(err)) {
 		f.down = err
 		return f
 	}
@@ -152,6 +152,12 @@ func examineServer(ctx context.Context, connector driver.Connector, name string)
 	_, f.publishErr = do("PUBLISH", channel, "")
 	f.subscribeErr = subscribe(ctx, conn, channel)
 	return f
+}
+
+// lacksPassword tells that the server answers nothing until it is given one.
+func lacksPassword(err error) bool {
+	reply, ok := errors.AsType[*driver.ServerError](err)
+	return ok && reply.Code == "NOAUTH"
 }
 
 func subscribe(ctx context.Context, conn driver.Conn, channel string) error {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/golocker/golocker/internal/servertest"
 	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // decoded returns the JSON that lockctl writes.
@@ -231,6 +232,64 @@ func TestDoctorFindsProblems(t *testing.T) {
 	assert.Regexp(t, `problem +mutex`, out)
 	assert.Regexp(t, `note +listing`, out)
 	assert.Regexp(t, `warning +subscribing`, out)
+}
+
+// Whoever cannot wait for a lock is stuck when it is held: to take a free one is not enough.
+func TestDoctorFindsThatNobodyCanWait(t *testing.T) {
+	t.Parallel()
+	code, out, errs := lockctl(t, "redis://"+withoutQueues(t), "doctor")
+	assert.Equal(t, exitFindings, code, errs)
+	for _, kind := range []string{"mutex", "fenced mutex", "read-write lock"} {
+		assert.Regexp(t, `problem +`+kind+` +taken, but not passed on to who waits: .*\+zadd`, out)
+	}
+}
+
+// Without messages who waits gets the lock by asking, which takes longer than anything else.
+func TestDoctorFindsThatNobodyIsWokenUp(t *testing.T) {
+	late := (&probe{taken: true, took: lateWakeUp}).assess("mutex")
+	assert.Equal(t, warning, late.Level)
+	assert.Contains(t, late.Means, "is not told in time")
+	assert.Equal(t, fine, (&probe{taken: true, took: lateWakeUp / 2}).assess("mutex").Level)
+}
+
+// An ACL is blamed for what it forbids, and for nothing else.
+func TestDoctorBlamesTheACLForWhatItForbids(t *testing.T) {
+	t.Parallel()
+	hung := servertest.Single(t)
+	hung.Pause()
+	full := servertest.Single(t, servertest.Config("maxmemory", "1"))
+	locked := servertest.Single(t, servertest.Password("secret"))
+	single := servertest.Single(t)
+	strict := servertest.Single(t, servertest.Config("user", "strict", "on", ">x", "~app:*", "~__golocker:*", "&*", "+@all"))
+	const acl, above = "choose a name that an ACL allows", "see the servers above"
+	for name, test := range map[string]struct{ url, means string }{
+		"hung":           {"redis://" + hung.Addr, above},
+		"down":           {"redis://127.0.0.1:1", above},
+		"wrong password": {"redis://:wrong@" + locked.Addr, above},
+		"no password":    {"redis://" + locked.Addr, above},
+		"wrong mode":     {"redis://" + single.Addr + "?mode=cluster", above},
+		"full":           {"redis://" + full.Addr, "memory is full"},
+		"other names":    {"redis://strict:x@" + strict.Addr, acl},
+	} {
+		timeout := "30s"
+		if name == "hung" {
+			timeout = "500ms"
+		}
+		code, out, errs := lockctl(t, test.url, "doctor", "--timeout", timeout)
+		assert.Equal(t, exitFindings, code, "%s: %s", name, errs)
+		out = strings.Join(strings.Fields(out), " ") // it is wrapped
+		assert.Contains(t, out, test.means, name)
+		if test.means != acl {
+			assert.NotContains(t, out, acl, name)
+		}
+	}
+}
+
+// A server of a Cluster that is taken for one of its own is no outage.
+func TestDoctorKnowsANodeOfACluster(t *testing.T) {
+	p := probe{err: fmt.Errorf("%w: %w", locker.ErrUnavailable, driver.NewServerError("MOVED 1 10.0.0.1:6379"))}
+	assert.False(t, p.silent())
+	assert.Contains(t, p.assess("mutex").Means, "?mode=cluster")
 }
 
 // A timeout that nothing can meet says nothing of a server.

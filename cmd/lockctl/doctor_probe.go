@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// lateWakeUp is how long a lock that was given up is nobody's where the message of that has
+// not arrived: who waits asks again after three quarters of a second at the earliest.
+const lateWakeUp = 500 * time.Millisecond
+
+// noLocks is the finding about all locks where it is not the locks that are wrong.
+func noLocks(found string) []finding {
+	return []finding{{"locks", problem, found, "No lock can be taken: see the servers above."}}
+}
+
+// tryLocks passes a lock of each kind from one client to another that waits for it.
+func (t *tool) tryLocks(ctx context.Context, name string, timeout time.Duration, servers []facts) ([]finding, error) {
+	ttl := locker.TTL(t.target.within(10 * time.Second))
+	holder, err := t.target.open(ttl)
+	if err != nil {
+		return nil, err
+	}
+	defer leave(holder)
+	other, err := t.target.open(ttl)
+	if err != nil {
+		return nil, err
+	}
+	defer leave(other)
+	if !slices.ContainsFunc(servers, func(f facts) bool { return f.down == nil }) {
+		return noLocks("not tried, as no server can be used"), nil
+	}
+	var findings []finding
+	for _, kind := range []struct {
+		name string
+		opts []locker.Option
+	}{
+		{"mutex", nil},
+		{"fenced mutex", []locker.Option{locker.Fenced()}},
+		{"read-write lock", []locker.Option{locker.ForWriting()}},
+	} {
+		p := probe{holder: holder, mutex: holder.Mutex(name, kind.opts...), next: other.Mutex(name, kind.opts...)}
+		p.try(ctx, timeout)
+		if p.silent() {
+			return noLocks(p.err.Error()), nil
+		}
+		findings = append(findings, p.assess(kind.name))
+	}
+	return findings, nil
+}
+
+// A probe tells whether a kind of lock can be used.
+type probe struct {
+	holder      *locker.Client
+	mutex, next *locker.Mutex // the same lock, of two clients
+
+	taken bool
+	took  time.Duration // from Unlock to the return of the other's Lock
+	err   error
+}
+
+func (p *probe) try(ctx context.Context, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	lease, err := p.mutex.TryLock(ctx)
+	if p.err = err; err != nil {
+		return
+	}
+	p.taken = true
+	p.took, p.err = passOn(ctx, lease, p.holder, p.next)
+}
+
+// silent tells that there was no answer, from which nothing can be learned about the lock.
+func (p *probe) silent() bool {
+	if errors.Is(p.err, locker.ErrLocked) || moved(p.err) {
+		return false
+	}
+	return errors.Is(p.err, locker.ErrUnavailable) || errors.Is(p.err, locker.ErrUnknown) || errors.Is(p.err, context.DeadlineExceeded)
+}
+
+// moved tells that the server is a node of a Cluster which was not meant to be one.
+func moved(err error) bool {
+	reply, ok := errors.AsType[*driver.ServerError](err)
+	return ok && (reply.Code == "MOVED" || reply.Code == "ASK")
+}
+
+// assess says what came of it.
+func (p *probe) assess(kind string) finding {
+	f := finding{Check: kind, Level: fine, Found: "taken, waited for and passed on in " + roughly(p.took)}
+	if p.err == nil && p.took < lateWakeUp {
+		return f
+	}
+	if p.err == nil {
+		f.Level = warning
+		f.Means = "Who waits is not told in time that the lock is free, and finds out by asking, within a second. See subscribing and publishing; or something between here and the server keeps the messages back."
+		return f
+	}
+	f.Level, f.Found = problem, p.err.Error()
+	if p.taken {
+		f.Found = "taken, but not passed on to who waits: " + f.Found
+	}
+	reply, _ := errors.AsType[*driver.ServerError](p.err)
+	switch {
+	case errors.Is(p.err, locker.ErrLocked) && !p.taken:
+		f.Level, f.Means = unseen, "The name given by --probe is in use: choose another one."
+	case errors.Is(p.err, locker.ErrLocked):
+		f.Means = "Who waits for this kind of lock does not get it within --timeout."
+	case errors.Is(p.err, locker.ErrPermission):
+		f.Means = "This kind of lock cannot be used here under this name. What a user needs is in docs/servers.md; --prefix and --probe choose a name that an ACL allows."
+	case moved(p.err):
+		f.Means = "The server is a node of a Cluster: say so by ?mode=cluster in the URL."
+	case reply != nil && reply.Code == "OOM":
+		f.Means = "The server's memory is full: no lock can be taken until there is some, by a higher maxmemory or by less data."
+	default:
+		f.Means = "This kind of lock cannot be used here."
+	}
+	return f
+}
