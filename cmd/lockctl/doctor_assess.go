@@ -194,7 +194,7 @@ func (f facts) permissions() []finding {
 		level          level
 		means          string
 	}{
-		{"subscribing", "SUBSCRIBE", f.subscribeErr, warning, "Who waits for a lock asks again and again instead of being told, up to four times a second."},
+		{"subscribing", "SUBSCRIBE", f.subscribeErr, warning, "Who waits for a lock asks again and again instead of being told, about eight times a second."},
 		{"publishing", "PUBLISH", f.publishErr, warning, "Nobody tells those who wait that the lock is free; they find out within a second."},
 		{"listing", "SCAN", f.scanErr, note, "lockctl ls and watch cannot be used. Locks do not need it."},
 	} {
