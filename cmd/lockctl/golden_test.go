@@ -67,6 +67,8 @@ func TestGoldenLocks(t *testing.T) {
 
 	s := snapshot{At: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Locks: someLocks(), Error: "locker: server unavailable"}
 	screen.WriteString(s.text("x"))
+	s.Error = ""
+	screen.WriteString(s.text("x"))
 	golden(t, "watch.txt", screen.Bytes())
 
 	var list, one bytes.Buffer

@@ -349,27 +349,53 @@ func TestWatchWritesLines(t *testing.T) {
 	assert.Equal(t, exitUnreachable, code, errs)
 }
 
-// On a terminal it shows them in place until q is pressed.
+// On a terminal it shows them in place until q is pressed, or a signal ends it.
 func TestWatchOnATerminal(t *testing.T) {
 	t.Parallel()
 	url := "redis://" + servertest.Single(t).Addr
 	c := observer(t, url)
 	hold(t, c, "first")
-	cmd := program(t, url, "watch", "--interval", "100ms")
-	cmd.Env = append(cmd.Env, "TERM=xterm")
-	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 100})
+	for i, end := range []func(*os.Process, *os.File) error{
+		func(_ *os.Process, tty *os.File) error { _, err := tty.WriteString("q"); return err },
+		func(p *os.Process, _ *os.File) error { return p.Signal(os.Interrupt) },
+	} {
+		cmd := program(t, url, "watch", "--interval", "100ms")
+		cmd.Env = append(cmd.Env, "TERM=xterm")
+		tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 100})
+		require.NoError(t, err)
+		defer tty.Close()
+		out := &safeBuffer{}
+		read := make(chan struct{})
+		go func() { defer close(read); _, _ = io.Copy(out, tty) }()
+		eventually(t, "the first lock", func() bool { return strings.Contains(out.String(), "first") })
+		later := fmt.Sprint("later", i)
+		hold(t, c, later)
+		eventually(t, "the later lock", func() bool { return strings.Contains(out.String(), later) })
+		require.NoError(t, end(cmd.Process, tty))
+		assert.NoError(t, cmd.Wait(), out)
+		<-read
+	}
+}
+
+// While the server is down nobody knows how many locks there are: not none.
+func TestWatchThroughAnOutage(t *testing.T) {
+	t.Parallel()
+	c, err := locker.Open("redigo", "redis://127.0.0.1:1") // which writes nothing of it by itself
 	require.NoError(t, err)
-	defer tty.Close()
-	out := &safeBuffer{}
-	read := make(chan struct{})
-	go func() { defer close(read); _, _ = io.Copy(out, tty) }()
-	eventually(t, "the first lock", func() bool { return strings.Contains(out.String(), "first") })
-	hold(t, c, "second")
-	eventually(t, "the second lock", func() bool { return strings.Contains(out.String(), "second") })
-	_, err = tty.WriteString("q")
+	defer c.Close()
+	w := &watcher{client: c}
+	s, err := w.look(t.Context())
+	require.Error(t, err)
+	text := s.text("")
+	assert.Contains(t, text, s.Error)
+	assert.NotContains(t, text, "locks")
+	assert.NotContains(t, text, "NAME")
+	js, err := json.Marshal(s)
 	require.NoError(t, err)
-	assert.NoError(t, cmd.Wait(), out)
-	<-read
+	assert.NotContains(t, string(js), `"locks"`)
+	js, err = json.Marshal(snapshot{Locks: []lockView{}})
+	require.NoError(t, err)
+	assert.Contains(t, string(js), `"locks":[]`, "none, for certain")
 }
 
 func TestBench(t *testing.T) {

@@ -20,7 +20,7 @@ const completionTime = 2 * time.Second
 // A snapshot is what was locked at one moment.
 type snapshot struct {
 	At    time.Time  `json:"at"`
-	Locks []lockView `json:"locks"`
+	Locks []lockView `json:"locks,omitzero"` // nil if they are not known
 	Error string     `json:"error,omitempty"`
 }
 
@@ -108,22 +108,25 @@ func (w *watcher) write(t *tool, s snapshot) error {
 // text is what a person sees.
 func (s snapshot) text(prefix string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %d locks", s.At.Format(time.TimeOnly), len(s.Locks))
-	if prefix != "" {
-		fmt.Fprintf(&b, " that begin with %s", printable(prefix))
+	fmt.Fprintf(&b, "%s  ", s.At.Format(time.TimeOnly))
+	switch {
+	case s.Error != "":
+		b.WriteString(printable(s.Error))
+	case prefix != "":
+		fmt.Fprintf(&b, "%d locks that begin with %s", len(s.Locks), printable(prefix))
+	default:
+		fmt.Fprintf(&b, "%d locks", len(s.Locks))
 	}
-	b.WriteString("\n")
-	if s.Error != "" {
-		fmt.Fprintf(&b, "%s\n", printable(s.Error))
+	b.WriteString("\n\n")
+	if s.Locks != nil {
+		_ = writeTable(&b, s.Locks)
 	}
-	b.WriteString("\n")
-	_ = writeTable(&b, s.Locks)
 	return b.String()
 }
 
 // live shows the locks in place, until somebody has seen enough.
 func (w *watcher) live(ctx context.Context) error {
-	final, err := tea.NewProgram(screen{watcher: w, ctx: ctx}, tea.WithContext(ctx)).Run()
+	final, err := tea.NewProgram(screen{watcher: w, ctx: ctx}, tea.WithContext(ctx), tea.WithFilter(interruptQuits)).Run()
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
 		return nil
 	}
@@ -131,6 +134,14 @@ func (w *watcher) live(ctx context.Context) error {
 		err = s.failed
 	}
 	return err
+}
+
+// interruptQuits makes SIGINT the same as q. By itself it is an error.
+func interruptQuits(_ tea.Model, msg tea.Msg) tea.Msg {
+	if _, ok := msg.(tea.InterruptMsg); ok {
+		return tea.QuitMsg{}
+	}
+	return msg
 }
 
 // A screen is what a terminal shows.
