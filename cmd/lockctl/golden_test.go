@@ -175,6 +175,15 @@ func TestExitCodesOfErrors(t *testing.T) {
 	assert.Equal(t, exitUnreachable, exitCode(&locker.WaitError{Cause: locker.ErrWaitTimeout}), "nobody has said that the lock is held")
 }
 
+// What is wrong with several servers, or twice with one, is a line each and not one that is
+// quoted as if it were a name.
+func TestAComplaintOfSeveralLines(t *testing.T) {
+	var errs bytes.Buffer
+	tool := &tool{streams: streams{err: &errs}}
+	tool.complain(errors.Join(errors.New("one"), errors.New("an odd \x1b[2J one")))
+	assert.Equal(t, "lockctl: one\nlockctl: \"an odd \\x1b[2J one\"\n", errs.String())
+}
+
 func TestEventsHaveStableNames(t *testing.T) {
 	text, err := json.Marshal(event{Event: "acquired", Key: "k", Token: 7, WaitedMS: 12})
 	require.NoError(t, err)

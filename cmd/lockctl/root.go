@@ -55,7 +55,9 @@ func (t *tool) complain(err error) {
 		}{err.Error(), exitCode(err)})
 		return
 	}
-	fmt.Fprintln(t.err, "lockctl:", printable(err.Error()))
+	for line := range strings.SplitSeq(err.Error(), "\n") { // of errors that were joined
+		fmt.Fprintln(t.err, "lockctl:", printable(line))
+	}
 	if exitCode(err) == exitUsage {
 		fmt.Fprintln(t.err, "Try lockctl --help.")
 	}

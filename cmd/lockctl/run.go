@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,7 +77,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.outcome(result, errors.Join(held, released))
+	return r.outcome(result, cmp.Or(held, released)) // the two say the same
 }
 
 // take gets the lock. The moment is one from before the lease was known.

@@ -101,6 +101,8 @@ func TestRunEndsTheCommandWhenTheLockIsLost(t *testing.T) {
 	assert.Equal(t, exitLost, p.code(t), p.err)
 	assert.Equal(t, "asked\n", p.out.String())
 	assert.Contains(t, p.err.String(), "lost")
+	assert.NotContains(t, p.err.String(), `\n`, "what it says is text, and no quotation")
+	assert.Equal(t, 1, strings.Count(p.err.String(), "the command was ended"), p.err)
 	_, err := c.Inspect(t.Context(), "k")
 	assert.NoError(t, err)
 }
