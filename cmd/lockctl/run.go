@@ -295,13 +295,14 @@ type event struct {
 }
 
 // say writes to the standard error; the other streams are the command's. What is chatter
-// is left out unless it is asked for.
+// is left out unless it is asked for; programs, which read JSON, are told all.
 func (r *runner) say(chatter bool, e event) {
 	e.Key = r.key
 	switch {
+	case r.flags.quiet:
 	case r.json:
 		_ = json.NewEncoder(r.err).Encode(e)
-	case r.flags.quiet, chatter && !r.flags.verbose:
+	case chatter && !r.flags.verbose:
 	case e.Error != "":
 		fmt.Fprintf(r.err, "lockctl: %s: %s: %s\n", printable(e.Key), e.Event, printable(e.Error))
 	default:

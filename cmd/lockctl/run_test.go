@@ -278,6 +278,11 @@ func TestRunSaysWhatHappensAsJSON(t *testing.T) {
 	}
 	assert.Equal(t, []string{"acquired", "released"}, names)
 
+	code, out, errs = lockctl(t, url, "run", "--json", "-q", "k", "--", "echo", "x")
+	require.Zero(t, code, errs)
+	assert.Equal(t, "x\n", out)
+	assert.Empty(t, errs, "--quiet holds here, too")
+
 	code, _, errs = lockctl(t, "redis://127.0.0.1:1", "--json", "run", "k", "--", "true")
 	var failure struct {
 		Error string
