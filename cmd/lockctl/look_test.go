@@ -442,6 +442,34 @@ func TestAFullDiskIsAnError(t *testing.T) {
 	}
 }
 
+// What cobra's own commands do not know is no help that was asked for.
+func TestHelpAndCompletionRefuseWhatThereIsNot(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"help", "nosuch"}, {"help", "run", "nosuch"}, {"completion", "bsh"}, {"completion", "bash", "x"}} {
+		code, out, errs := lockctl(t, "", args...)
+		assert.Equal(t, exitUsage, code, "%q: %s", args, errs)
+		assert.Empty(t, out, "%q", args)
+		assert.Contains(t, errs, "Try lockctl --help", "%q", args)
+	}
+	for _, args := range [][]string{{"help"}, {"help", "run"}, {"help", "completion", "bash"}, {"completion"}} {
+		code, out, errs := lockctl(t, "", args...)
+		assert.Zero(t, code, "%q: %s", args, errs)
+		assert.Contains(t, out, "Usage:", "%q", args)
+	}
+}
+
+// Who wants JSON gets it wherever the flag stands.
+func TestAWrongFlagIsToldAsJSON(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--json", "ls", "--bad"}, {"ls", "--bad", "--json"}} {
+		code, _, errs := lockctl(t, "", args...)
+		assert.Equal(t, exitUsage, code)
+		assert.True(t, json.Valid([]byte(errs)), errs)
+	}
+	_, _, errs := lockctl(t, "", "run", "--bad", "k", "--", "cmd", "--json")
+	assert.False(t, json.Valid([]byte(errs)), "the command's flags are not lockctl's: %s", errs)
+}
+
 func TestVersionAndCompletion(t *testing.T) {
 	t.Parallel()
 	v := decoded[versionView](t, "", "version")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 	s.out = out
 	t := &tool{streams: s}
 	root := t.root()
+	strict(root)
 	root.SetArgs(longURL(args))
 	root.SetIn(s.in)
 	root.SetOut(s.out)
@@ -41,6 +43,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 		err = out.err
 	}
 	if e, ok := errors.AsType[*exitError](err); err != nil && (!ok || e.err != nil) {
+		t.json = t.json || asksForJSON(args)
 		t.complain(err)
 	}
 	return exitCode(err)
@@ -61,6 +64,14 @@ func (t *tool) complain(err error) {
 	if exitCode(err) == exitUsage {
 		fmt.Fprintln(t.err, "Try lockctl --help.")
 	}
+}
+
+// asksForJSON finds the flag also behind one that is wrong, where flags are not read any more.
+func asksForJSON(args []string) bool {
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return slices.Contains(args, "--json")
 }
 
 // longURL lets -url stand for --url, as many are used to.
