@@ -133,6 +133,9 @@ func run(f flags) error {
 		}
 	}
 	fmt.Fprintf(os.Stderr, "all took %v\n", time.Since(started).Round(time.Second))
+	if errs == nil && rec.Set().Empty() {
+		return errors.New("nothing was measured: -scenario, -only, -match and -short have nothing in common (-list shows scenarios and contestants)")
+	}
 	return errors.Join(errs, writeTables(rec.Set(), f.table))
 }
 

@@ -48,6 +48,9 @@ func (s *Set) add(x Sample) {
 	s.cells[x.Cell] = append(s.cells[x.Cell], x)
 }
 
+// Empty tells that there are no samples.
+func (s *Set) Empty() bool { return len(s.samples) == 0 }
+
 // Params are the parameter sets of a scenario in the order of measurement.
 func (s *Set) Params(scenario string) []string {
 	return s.distinct(scenario, func(c Cell) string { return c.Params })
