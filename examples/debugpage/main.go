@@ -28,6 +28,10 @@ import (
 func main() {
 	listen := flag.String("listen", "localhost:6060", "where to serve the page")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "debugpage: there is no argument %q, only flags: -h lists them\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, *listen); err != nil {

@@ -58,6 +58,9 @@ func TestExitStatus(t *testing.T) {
 	assert.Contains(t, errs, "-url")
 	status, _, _ = run(nil, "-nonsense")
 	assert.Equal(t, 2, status)
+	status, _, errs = run(nil, "-ttl", "2s", "redis://localhost:6379")
+	assert.Equal(t, 2, status, "it is not told a server in vain")
+	assert.Equal(t, "demo: there is no argument \"redis://localhost:6379\", only flags: -h lists them\n", errs)
 }
 
 func TestProcesses(t *testing.T) {

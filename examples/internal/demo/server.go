@@ -45,6 +45,9 @@ func setUp(p Program, args []string, errs io.Writer) (s Server, stop func(), err
 		}
 		return s, nil, errFlags
 	}
+	if flags.NArg() > 0 {
+		return s, nil, fmt.Errorf("there is no argument %q, only flags: -h lists them", flags.Arg(0))
+	}
 	s.Prefix = p.Name + ":" + rand.Text()[:8] + ":"
 	s.where, stop = "the server given by -url", func() {}
 	if s.URL == "" {
