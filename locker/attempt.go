@@ -28,6 +28,7 @@ type attempt struct {
 	scripted bool  // one that can be remembered as given up
 	splits   int   // tries in a row that took a part of a quorum, while others took the rest
 	late     bool  // a request was not answered: it may have been applied, or may still be
+	midway   bool  // the server has refused to go on with a script: it may have taken the lock
 	taken    taken // by this try, at nodes of a quorum
 	queued   bool  // an entry may stand in the queue
 	granted  bool
@@ -82,7 +83,7 @@ func (a *attempt) end() {
 			reservation = a.slot.reservation
 		}
 	}
-	if !a.granted && (a.late || reservation != "") {
+	if !a.granted && (a.late || a.midway || reservation != "") {
 		a.giveUp(reservation)
 	}
 }
@@ -90,7 +91,7 @@ func (a *attempt) end() {
 // giveUp ends what the requests made so far may have taken, in the background.
 func (a *attempt) giveUp(reservation string) {
 	c, done := a.undo(reservation, a.remember())
-	a.errand(c, a.late, done)
+	a.errand(c, a.late || a.midway, done)
 }
 
 // undo returns the call that ends what was done under the attempt's present id, and what to
@@ -196,6 +197,7 @@ func (a *attempt) repeat(ctx context.Context, next time.Time) (*Lease, error) {
 		if driver.OutcomeOf(err) == driver.OutcomeUnknown {
 			a.late = true
 		}
+		a.midway = a.midway || midway(err)
 		if ctx.Err() != nil || a.client.ctx.Err() != nil {
 			return nil, err
 		}
@@ -318,7 +320,7 @@ func (a *attempt) endRound(ctx context.Context) {
 			done()
 		}
 	})
-	a.req.id, a.taken, a.late = newID(), taken{}, false
+	a.req.id, a.taken, a.late, a.midway = newID(), taken{}, false, false
 }
 
 // take makes a grant a lease. It returns none if the client is closed, and false if

@@ -63,6 +63,13 @@ func aboutKeys(err error) bool {
 	return ok && refusal.Grant == keyRules
 }
 
+// midway tells that a permission is missing for a command of a script, which is then over
+// with what it has done so far. What is refused as a whole has done nothing.
+func midway(err error) bool {
+	refusal, ok := errors.AsType[*PermissionError](forbidden(err))
+	return ok && strings.Contains(refusal.Reply.Message, "script")
+}
+
 // refusals are how servers begin to say that a permission is missing. To what a script
 // runs they give the code ERR.
 var refusals = []string{"NOPERM ", "ACL failure in script", "The user executing the script can't"}

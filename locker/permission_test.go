@@ -1,10 +1,12 @@
 package locker
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -105,6 +107,124 @@ func TestAMissingPermissionLeavesNoGrantWithoutATTL(t *testing.T) {
 			line.do("FLUSHALL")
 		}
 	}
+}
+
+// Who is told that a permission is missing has not got the lock, which is free when those
+// have left who have it.
+func TestAMissingPermissionLeavesNoHold(t *testing.T) {
+	f := &fakeDeployment{dial: startRedis(t)}
+	conn, err := f.Connect(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	line, holder, other := commandLine{t, conn}, f.client(t), f.client(t)
+	refused := map[string]int{}
+	without := func(what, command string, take func() (*Lease, error)) {
+		var lease *Lease
+		line.without(command, func() { lease, err = take() })
+		if err == nil {
+			require.NoError(t, lease.Unlock(t.Context()))
+			return
+		}
+		refused[what]++
+		assert.ErrorIs(t, err, ErrPermission, "%s without %s", what, command)
+	}
+	isFree := func(what, command string) {
+		assert.Eventually(t, func() bool { return line.do("EXISTS", "k") == int64(0) }, 10*time.Second, time.Millisecond, "%s without %s", what, command)
+		line.do("FLUSHALL")
+	}
+	for _, command := range neededCommands() {
+		first := must(t, holder.Mutex("k", ForReading()))
+		without("a reader", command, func() (*Lease, error) { return other.Mutex("k", ForReading()).TryLock(t.Context()) })
+		require.NoError(t, first.Unlock(t.Context()))
+		isFree("a reader", command)
+
+		for what, opt := range map[string]Option{"a detached reader": ForReading(), "a detached writer": ForWriting(), "detached, reentrant": Reentrant()} {
+			id, err := must(t, holder.Mutex("k", opt)).Detach(t.Context(), 30*time.Second)
+			require.NoError(t, err)
+			attach := func() (*Lease, error) { return other.Mutex("k", opt).Attach(t.Context(), id) }
+			before := refused[what]
+			without(what, command, attach)
+			if refused[what] > before {
+				lease, err := attach()
+				require.NoError(t, err, "%s without %s", what, command)
+				require.NoError(t, lease.Unlock(t.Context()))
+			}
+			isFree(what, command)
+		}
+	}
+	assert.Len(t, refused, 4)
+}
+
+// A script that stops midway may have taken the lock. Nobody has it then, and so it is
+// given up.
+func TestARefusalMidwayIsCleanedUp(t *testing.T) {
+	const refusal = "ERR The user executing the script can't run this command or subcommand"
+	refuse := func(f *fakeDeployment, reply string) {
+		f.set(func() {
+			f.after = func(_ context.Context, cmd driver.Command) error {
+				if holdFamily.acquire.runs(cmd) || holdFamily.attach.runs(cmd) {
+					return driver.NewServerError(reply)
+				}
+				return nil
+			}
+		})
+	}
+	t.Run("single", func(t *testing.T) {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			m := f.client(t).Mutex("k", Reentrant())
+			refuse(f, refusal)
+			_, err := m.TryLock(t.Context())
+			require.ErrorIs(t, err, ErrPermission)
+			synctest.Wait()
+			assert.False(t, f.Exists("k"))
+			_, err = m.Lock(t.Context())
+			require.ErrorIs(t, err, ErrPermission)
+			synctest.Wait()
+			assert.False(t, f.Exists("k"))
+		})
+	})
+	t.Run("detached", func(t *testing.T) {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			m := f.client(t).Mutex("k", Reentrant())
+			id, err := must(t, m).Detach(t.Context(), 10*time.Second)
+			require.NoError(t, err)
+			refuse(f, refusal)
+			_, err = m.Attach(t.Context(), id)
+			require.ErrorIs(t, err, ErrPermission)
+			synctest.Wait()
+			f.heal()
+			_, err = f.client(t).Mutex("k", Reentrant()).Attach(t.Context(), id)
+			require.NoError(t, err, "by whom else it was meant for")
+		})
+	})
+	t.Run("quorum", func(t *testing.T) {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			for _, f := range nodes {
+				refuse(f, refusal)
+			}
+			_, err := nodes.client(t, QuorumConfig{}).Mutex("k", Reentrant()).TryLock(t.Context())
+			require.ErrorIs(t, err, ErrPermission)
+			synctest.Wait()
+			for _, f := range nodes {
+				assert.False(t, f.Exists("k"))
+			}
+			var taken taken
+			taken.note(ballot{{in: true, Result: driver.Result{Err: driver.NewServerError(refusal)}}})
+			assert.True(t, taken.anywhere(), "also where all nodes have answered so")
+		})
+	})
+	t.Run("nothing was done", func(t *testing.T) {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			m := f.client(t).Mutex("k", Reentrant())
+			f.refuse("NOPERM this user has no permissions to run the 'evalsha' command or its subcommand")
+			f.reset()
+			_, err := m.TryLock(t.Context())
+			require.ErrorIs(t, err, ErrPermission)
+			time.Sleep(time.Minute)
+			assert.Empty(t, f.commands(), "a request that nobody has any use for")
+		})
+	})
 }
 
 // Where a queue was deleted, and its entries were not, who comes anew has a place as others.

@@ -126,7 +126,7 @@ type taken struct {
 func (t *taken) note(b ballot) {
 	for i, v := range b {
 		_, isNew := errors.AsType[errNew](v.Err)
-		unknown := !v.in || v.Err != nil && !answered(v.Err) && !isNew && driver.OutcomeOf(v.Err) == driver.OutcomeUnknown
+		unknown := !v.in || v.Err != nil && !answered(v.Err) && !isNew && (driver.OutcomeOf(v.Err) == driver.OutcomeUnknown || midway(v.Err))
 		certainly := v.in && v.Err == nil
 		at := &t.nodes[i]
 		at.certainly = at.certainly || certainly

@@ -57,12 +57,12 @@ local function take()
   if not token then
     return short
   end
+  if mode == 'r' then
+    tidy(KEYS[1], now) -- before there is a hold, since it may fail
+  end
   local err = put(KEYS[1], id, mode, now + ttl, ttl, token, owner, ARGV[4], now)
   if err then
     return err
-  end
-  if mode == 'r' then
-    tidy(KEYS[1], now)
   end
   return held({token = token})
 end

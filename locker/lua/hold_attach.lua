@@ -54,6 +54,7 @@ local token, short = token_for(KEYS[2], h.mode, h.owner, fenced and ARGV[7] or '
 if not token then
   return short
 end
+redis.call('HDEL', KEYS[1], '') -- Who must not delete is to get no second hold.
 -- Nobody believes in a detached hold, so that it may be shortened to the TTL of the
 -- new holder. The longer one is kept for unattach.
 local err = put(KEYS[1], ARGV[2], h.mode, now + ttl, math.max(ttl, tonumber(h.ttl)), token, h.owner, ARGV[4], now)

@@ -15,6 +15,7 @@ if kind == 'x' or kind == 'rw' then
   if h and KEYS[3] and redis.call('GET', KEYS[3]) == '1' then
     drop(KEYS[1], ARGV[2], now) -- Another taker had the lease, and has released it.
   elseif h then
+    redis.call('HDEL', KEYS[1], '') -- as in hold_attach
     local err = put(KEYS[1], ARGV[1], h.mode, now + h.ttl, h.ttl, h.token, h.owner, h.tail, now)
     if err then
       return err

@@ -95,8 +95,9 @@ local function find(key, now, owner)
 end
 
 -- Writes a hold. Other fields come with it in the same command, so that it is
--- written as a whole or, where memory is short, not at all; then the error is returned.
-local function put(key, id, mode, expires, ttl, token, owner, tail, now)
+-- written as a whole or, where memory is short, not at all; then the error is returned. So
+-- it is where its TTL cannot be set: nobody believes in that hold. One that is there stays.
+local function put(key, id, mode, expires, ttl, token, owner, tail, now, there)
   local fields = {'gl1', kinds[mode], id, table.concat({mode, digits(expires), ttl, token, owner, tail}, '|')}
   if mode ~= 'r' then
     fields[5], fields[6] = 'w', digits(math.max(expires, tonumber(redis.call('HGET', key, 'w')) or 0))
@@ -107,9 +108,12 @@ local function put(key, id, mode, expires, ttl, token, owner, tail, now)
   end
   local armed, err = pcall(arm, key, math.ceil(expires - now))
   if not armed then
-    -- The user must not do so. A new record must not stay without a TTL.
+    -- The user must not do so. A new record must not stay without a TTL. (In another one "w"
+    -- stays, by which readers look for a writer, for it may be another's.)
     if set == #fields / 2 then
       redis.call('DEL', key)
+    elseif not there then
+      redis.pcall('HDEL', key, id)
     end
     return type(err) == 'table' and err or {err = err}
   end
@@ -130,7 +134,7 @@ end
 local function prolong(key, id, h, expires, ttl, now)
   if expires > h.expires then
     redis.call('HDEL', key, '')
-    return put(key, id, h.mode, expires, math.max(ttl, tonumber(h.ttl)), h.token, h.owner, h.tail, now)
+    return put(key, id, h.mode, expires, math.max(ttl, tonumber(h.ttl)), h.token, h.owner, h.tail, now, true)
   end
   arm(key, math.ceil(h.expires - now))
 end
