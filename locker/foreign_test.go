@@ -2,6 +2,7 @@ package locker
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -68,6 +69,87 @@ func TestForeignErrorTellsHowLongAnotherKindOfLockIsHeld(t *testing.T) {
 		foreign, ok := errors.AsType[*ForeignError](err)
 		require.True(t, ok, "%v", err)
 		assert.Equal(t, ForeignError{Name: "k", Type: "reentrant lock", Remaining: time.Minute}, *foreign)
+	})
+}
+
+// The record of a lock with owners lives on for as long as the longest hold that it ever
+// had. When all have run out nobody holds the lock, and any other kind can have the name.
+func TestALockThatNobodyHoldsIsNoForeignOne(t *testing.T) {
+	kinds := map[string][]Option{"mutex": nil, "fenced mutex": {Fenced()}, "reentrant": {Reentrant()}, "reader": {ForReading()}, "writer": {ForWriting()}}
+	// abandon leaves a lock that is not held any more, while its record is there.
+	abandon := func(t *testing.T, f *fakeDeployment, kind Option) {
+		owner := As(NamedOwner("job")) // who alone may hold a reentrant lock twice
+		long := must(t, f.client(t).Mutex("k", kind, owner, TTL(time.Hour)))
+		must(t, f.client(t).Mutex("k", kind, owner, TTL(2*time.Second), NoRenewal()))
+		for what, opts := range kinds {
+			if _, err := f.client(t).Mutex("k", opts...).TryLock(t.Context()); !errors.Is(err, ErrLocked) {
+				assert.ErrorIs(t, err, ErrForeign, what)
+			}
+		}
+		require.NoError(t, long.Unlock(t.Context()))
+		time.Sleep(3 * time.Second) // the short one is of a client that has crashed
+		require.True(t, f.Exists("k"))
+	}
+	for was, kind := range map[string]Option{"reentrant": Reentrant(), "writer": ForWriting()} {
+		for what, opts := range kinds {
+			t.Run(what+" after a "+was, func(t *testing.T) {
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					abandon(t, f, kind)
+					_, err := f.client(t).Mutex("k", opts...).Attach(t.Context(), newID())
+					assert.ErrorIs(t, err, ErrAbsent)
+				})
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					abandon(t, f, kind)
+					lease := must(t, f.client(t).Mutex("k", opts...))
+					require.NoError(t, lease.Unlock(t.Context()))
+					assert.False(t, f.Exists("k"))
+				})
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					abandon(t, f, kind)
+					begun := time.Now()
+					_, err := f.client(t).Mutex("k", opts...).Lock(t.Context())
+					require.NoError(t, err)
+					assert.Zero(t, time.Since(begun))
+				})
+			})
+		}
+	}
+	t.Run("quorum", func(t *testing.T) {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			c := nodes.client(t, QuorumConfig{})
+			long := must(t, c.Mutex("k", ForReading(), TTL(time.Minute)))
+			must(t, c.Mutex("k", ForReading(), TTL(2*time.Second), NoRenewal()))
+			require.NoError(t, long.Unlock(t.Context()))
+			time.Sleep(3 * time.Second)
+			must(t, c.Mutex("k"))
+		})
+	})
+}
+
+// A waiter of another kind, to whom a lock is left that nobody holds any more, is told to ask.
+func TestAWaiterOfAnotherKindIsToldThatNobodyHoldsTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		must(t, f.client(t).Mutex("k"))
+		waiter := background(t, f.client(t).Mutex("k"))
+		f.Del("k")
+		f.HSet("k", "gl1", "rw", newID(), fmt.Sprintf("r|%d|2000|0|somebody||", time.Now().UnixMilli()-1))
+		f.SetTTL("k", time.Hour)
+		_, err := f.client(t).Mutex("k", ForWriting()).TryLock(t.Context())
+		assert.Error(t, err, "another one was first")
+		assert.NotNil(t, granted(waiter))
+	})
+}
+
+// What has no end that can be read is nothing that anybody may delete.
+func TestABrokenHoldOfAnotherKindIsKept(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		f.HSet("k", "gl1", "rw", newID(), "what another version wrote")
+		for _, opts := range [][]Option{nil, {Reentrant()}} {
+			_, err := f.client(t).Mutex("k", opts...).TryLock(t.Context())
+			assert.ErrorIs(t, err, ErrForeign)
+			assert.True(t, f.Exists("k"))
+		}
 	})
 }
 

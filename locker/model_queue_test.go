@@ -56,7 +56,7 @@ func (m *model) serve(asking *claim, mutexes bool) (first *modelPlace) {
 		asks := (c.mode == modeMutex) != mutexes
 		tells := p.channel != "" && c != asking
 		switch {
-		case m.kind != "" && m.kind != kindOf(c.mode):
+		case m.another(c):
 			return p
 		case !asks && len(m.inTheWay(c)) > 0:
 			return p

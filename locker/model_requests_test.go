@@ -15,7 +15,7 @@ func (m *model) set(c *claim) modelReply {
 }
 
 func (m *model) ask(c *claim, want wanted) modelReply {
-	if m.kind != "" && m.kind != kindOf(c.mode) {
+	if m.another(c) {
 		return modelReply{finding: isForeign + finding(m.kind)}
 	}
 	waits := want.life > 0
@@ -48,7 +48,7 @@ func (m *model) ask(c *claim, want wanted) modelReply {
 	if h := m.hold(c.name); h != nil {
 		return held(h)
 	}
-	if m.kind != "" && m.kind != kindOf(c.mode) {
+	if m.another(c) {
 		return modelReply{finding: isForeign + finding(m.kind)}
 	}
 	// Nobody else wants it, or whoever waits was passed over.
@@ -130,7 +130,7 @@ func (m *model) letGo(c *claim, remember time.Duration) modelReply {
 func (m *model) attach(c *claim, ids ...*claim) modelReply {
 	if m.kind == "" {
 		return modelReply{finding: isAbsent}
-	} else if m.kind != kindOf(c.mode) {
+	} else if m.another(c) {
 		return modelReply{finding: isForeign + finding(m.kind)}
 	}
 	if h := m.hold(c.name); h != nil {

@@ -117,6 +117,18 @@ func (m *model) inTheWay(c *claim) []*modelHold {
 	return some
 }
 
+// another tells that the record is that of another kind of lock, which somebody holds. If
+// nobody does it is there no longer than it takes to find out.
+func (m *model) another(c *claim) bool {
+	if m.kind == kindOf(c.mode) {
+		return false
+	}
+	if len(m.holds) == 0 {
+		m.kind = ""
+	}
+	return m.kind != ""
+}
+
 // owns tells whether c's owner has a hold already; in that mode, if one is given.
 func (m *model) owns(c *claim, modes ...mode) bool {
 	return c.mode.owned() && slices.ContainsFunc(m.holds, func(h *modelHold) bool {

@@ -22,7 +22,11 @@ local value = read(KEYS[1])
 if failed(value) then
   return value
 elseif value == 0 then
-  return foreign(KEYS[1])
+  local reply = foreign(KEYS[1])
+  if reply then
+    return reply
+  end
+  value = false
 end
 
 local function held()

@@ -16,7 +16,11 @@ if failed(value) then
   return value
 end
 if value == 0 then
-  return foreign(KEYS[1])
+  local reply = foreign(KEYS[1])
+  if reply then
+    return reply
+  end
+  value = false
 end
 local ttl = tonumber(ARGV[4])
 if value and held_by(value, ARGV[2]) then

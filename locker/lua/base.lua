@@ -146,7 +146,25 @@ local function kind_at(key)
   return kind
 end
 
--- The reply where that is so.
+-- The reply where that is so. It returns nothing if that was a lock with owners whose holds
+-- have all run out: its key lives on until the longest that it ever had would have ended,
+-- and is deleted here.
 local function foreign(key)
-  return {-2, kind_at(key), redis.call('PTTL', key)}
+  local kind = kind_at(key)
+  local reply = {-2, kind, redis.call('PTTL', key)}
+  if kind ~= 'reentrant lock' and kind ~= 'read-write lock' then
+    return reply
+  end
+  local cursor, now = '0', now_us() / 1000
+  repeat
+    local page = redis.call('HSCAN', key, cursor, 'COUNT', 64)
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+      local expires = tonumber(string.match(page[2][i + 1], '^%a|(%d+)|') or now + 1)
+      if #page[2][i] == 32 and expires > now then
+        return reply
+      end
+    end
+  until cursor == '0'
+  redis.call('DEL', key)
 end

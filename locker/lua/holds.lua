@@ -25,7 +25,8 @@ local function kind_of(key)
   return kind
 end
 
--- Returns what keeps the key from being a lock of this mode: an error, or a reply.
+-- Returns what keeps the key from being a lock of this mode: an error, or a reply. A lock of
+-- another kind that nobody holds any more does not.
 local function refusal(key, mode)
   local kind = kind_of(key)
   if failed(kind) then
@@ -183,7 +184,7 @@ local function pass_on(record, fence, queue, entries, trusted, me)
     local mode = string.lower(e.mode)
     if not kinds[mode] then
       -- Of another kind: it has its turn when the key is free.
-      if redis.call('EXISTS', record) == 1 then
+      if redis.call('EXISTS', record) == 1 and foreign(record) then
         return false
       end
       return nil
