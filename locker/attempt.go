@@ -76,6 +76,9 @@ func (a *attempt) reenter() (*Lease, bool) {
 // end leaves nothing behind on the server.
 func (a *attempt) end() {
 	defer a.client.leave()
+	if a.asked {
+		a.client.holdings.asks(a.mutex, -1)
+	}
 	reservation := ""
 	if a.slot != nil {
 		a.client.hub.leave(a.slot)
@@ -240,7 +243,10 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, e
 	}(ctx)
 	ctx = l
 	first := !a.asked
-	a.asked = true
+	if first {
+		a.asked = true
+		a.client.holdings.asks(a.mutex, 1)
+	}
 	g = grant{id: a.req.id, owner: a.owner.name, sent: sent, ttl: a.req.ttl}
 	switch q := a.client.quorum; {
 	case q != nil:

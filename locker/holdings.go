@@ -12,9 +12,39 @@ type holding struct {
 // holdings are the tenures of a client that their owners may re-enter without
 // asking the server. A tenure is in it from its grant until it is over; one without
 // an owner never is. Where an owner has several tenures of a kind, it is the latest.
+//
+// A reader has the token of the last writer. So a fenced tenure for reading is not in it
+// where its owner may have written since it was granted.
 type holdings struct {
 	mu      sync.Mutex
 	tenures map[holding]*tenure
+	reading map[string]reading // by record
+}
+
+// A reading is there while attempts ask for a lock that is fenced, to read. Their grants may
+// arrive later than that of a writer who came after them.
+type reading struct {
+	asking int
+	wrote  Token // the largest of a writer that was granted the lock meanwhile
+}
+
+// asks counts the attempts that ask the server for m: by 1 before, by -1 when the tenure has
+// been added, if there is one.
+func (h *holdings) asks(m *Mutex, by int) {
+	if m.mode != modeRead || !m.cfg.fenced || m.client.quorum != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.reading[m.keys.record]
+	if r.asking += by; r.asking == 0 {
+		delete(h.reading, m.keys.record)
+		return
+	}
+	if h.reading == nil {
+		h.reading = map[string]reading{}
+	}
+	h.reading[m.keys.record] = r
 }
 
 // find returns the tenure to [tenure.join], or nil. It may be over by then.
@@ -35,12 +65,28 @@ func (h *holdings) add(t *tenure) {
 		h.tenures = map[holding]*tenure{}
 	}
 	k := t.holding()
+	r, read := h.reading[k.record]
+	if t.outdated(r.wrote) {
+		return
+	}
 	h.tenures[k] = t
 	if k.mode == modeWrite && t.token > 0 {
 		// What is read from now on is what this writer wrote, and needs its token.
+		if read {
+			r.wrote = max(r.wrote, t.token)
+			h.reading[k.record] = r
+		}
 		k.mode = modeRead
 		delete(h.tenures, k)
 	}
+}
+
+// outdated tells whether the owner of a tenure for reading may have written since it was
+// granted: on this client, or on another, where the owner is one of all processes. On a
+// quorum readers have no token.
+func (t *tenure) outdated(wrote Token) bool {
+	fenced := t.mode == modeRead && t.mutex.cfg.fenced && t.client.quorum == nil
+	return fenced && (t.token < wrote || !isID(t.owner))
 }
 
 func (h *holdings) remove(t *tenure) {

@@ -223,6 +223,85 @@ func TestReadingAfterWritingHasTheWritersToken(t *testing.T) {
 	})
 }
 
+// A reader's grant may be older than that of a writer of the same owner, and arrive later,
+// when that one has even given the lock up. It is good, but what is read from then on is
+// what the writer wrote.
+func TestReadersHaveTheTokenOfAWriterWhoseGrantHasOvertakenOne(t *testing.T) {
+	for what, writes := range map[string]func(t *testing.T, read, write *Mutex, answer func()) (w, r *Lease){
+		"and who reads on": func(t *testing.T, read, write *Mutex, answer func()) (w, r *Lease) {
+			w = must(t, write)
+			answer()
+			r, err := w.Downgrade(t.Context())
+			require.NoError(t, err)
+			return w, r
+		},
+		"and who has left": func(t *testing.T, read, write *Mutex, answer func()) (w, r *Lease) {
+			w = must(t, write)
+			require.NoError(t, w.Unlock(t.Context()))
+			answer()
+			return w, must(t, read)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				c, owner := f.client(t), As(NewOwner())
+				read, write := c.Mutex("k", ForReading(), owner, Fenced()), c.Mutex("k", ForWriting(), owner, Fenced())
+				var n atomic.Int32
+				answer := make(chan struct{})
+				f.set(func() {
+					f.after = func(context.Context, driver.Command) error {
+						if n.Add(1) == 1 {
+							<-answer
+						}
+						return nil
+					}
+				})
+				early := background(t, read)
+				w, r := writes(t, read, write, func() {
+					close(answer)
+					require.NotNil(t, granted(early))
+				})
+				assert.Equal(t, w.Token(), r.Token())
+				again := must(t, read)
+				assert.Same(t, r.tenure, again.tenure, "this one is up to date")
+				assert.Empty(t, c.holdings.reading, "nothing is kept that is of no use any more")
+			})
+		})
+	}
+}
+
+// An owner with a name may write on another client, of which this one knows nothing.
+func TestANamedReaderHasTheTokenOfWhatItWroteOnAnotherClient(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		owner := As(NamedOwner("job"))
+		read, _ := f.sides(t, Fenced(), owner)
+		_, write := f.sides(t, Fenced(), owner)
+		must(t, read)
+		w := must(t, write)
+		require.NoError(t, w.Unlock(t.Context()))
+		assert.Equal(t, w.Token(), must(t, read).Token())
+	})
+}
+
+// Where there is no token to be outdated, a reader with a name re-enters without a request.
+func TestANamedReaderAsksForATokenOnly(t *testing.T) {
+	owner := As(NamedOwner("job"))
+	reenter := func(t *testing.T, read, write *Mutex) {
+		must(t, write)
+		first := must(t, read)
+		assert.Same(t, first.tenure, must(t, read).tenure)
+	}
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, write := f.sides(t, owner)
+		reenter(t, read, write)
+	})
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		reenter(t, c.Mutex("k", ForReading(), Fenced(), owner), c.Mutex("k", ForWriting(), Fenced(), owner))
+	})
+}
+
 func TestReentryAfterASuspension(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)

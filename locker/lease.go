@@ -35,7 +35,8 @@ func (l *Lease) Name() string { return l.mutex.name }
 // Token returns the fencing token, 0 if the lock is not [Fenced]. It stays the same
 // for the life of the lease. That of a reader is the last writer's, and 0 where none is known:
 // nobody has written for as long as the last token is kept, a day at least, or the lock is on a
-// quorum.
+// quorum. A reader that re-enters has the token of what it has written itself meanwhile, too: a
+// [NamedOwner] on any client, an owner that [NewOwner] made on this one.
 func (l *Lease) Token() Token { return l.token }
 
 // Mode tells how the lock is held.

@@ -27,6 +27,10 @@ func NewOwner() Owner { return Owner{newID(), true} }
 //
 // Whoever has the name shares the owner's locks. Name an owner after what is only
 // done once at a time, such as a job's id, and not after a machine.
+//
+// An owner with a name that reads under a [Fenced] lock asks the server each time that it
+// re-enters, for its fencing token, since it may have written in another process. 32
+// lower-case hex digits are taken for a name that [NewOwner] made, which does not ask.
 func NamedOwner(name string) Owner { return Owner{name, true} }
 
 // String returns the owner's name.
