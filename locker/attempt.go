@@ -51,6 +51,9 @@ func (m *Mutex) begin(ctx context.Context, owner Owner) (*attempt, error) {
 	a := &attempt{mutex: m, client: m.client, owner: owner, begun: time.Now()}
 	a.req = request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: owner.name, tail: m.tail, ttl: m.ttl, px: m.px, fenced: m.cfg.fenced,
 		unfair: m.cfg.unfair && m.mode == modeMutex}
+	if owner.alone {
+		a.req.within = noHold
+	}
 	if ended {
 		m.client.leave()
 		return nil, a.waitError(ctx)

@@ -43,6 +43,7 @@ type doing struct {
 	owner, mode int
 	fenced      bool
 	within      bool
+	alone       bool // by an owner of its own
 	ttl, life   int
 	channel     string
 	late        bool // a request was not answered
@@ -89,6 +90,7 @@ func drawHistory(modes []mode) *rapid.Generator[history] {
 			switch d.verb {
 			case ask, set, attach:
 				d.owner, d.mode, d.fenced, d.within = below(t, families), below(t, len(modes)), below(t, 4) > 0, below(t, 2) > 0
+				d.alone = below(t, 4) == 0
 				d.ttl, d.life, d.channel = below(t, longest), max(below(t, longest+3)-4, -1), among(t, "near", "near", "far", "", "", channelDeaf)
 			case renew:
 				d.ttl, d.fenced = below(t, longest), below(t, 2) > 0
@@ -125,6 +127,7 @@ type claim struct {
 	number int
 	mode   mode
 	owner  string
+	alone  bool // it says that its owner has no other hold
 	ttl    time.Duration
 	fenced bool
 	within *claim // that it re-enters
@@ -160,6 +163,9 @@ func (c *claim) describe() string {
 	fmt.Fprintf(&b, "%s for %v", what, c.ttl)
 	if c.fenced {
 		b.WriteString(", fenced")
+	}
+	if c.alone {
+		b.WriteString(", alone")
 	}
 	if c.within != nil {
 		fmt.Fprintf(&b, ", within %s", c.within.name)

@@ -44,7 +44,7 @@ func (l *Lease) Mode() Mode { return l.mutex.mode.public() }
 
 // Owner returns who holds the lock by this lease: who can re-enter it. For a plain
 // mutex it is the zero Owner.
-func (l *Lease) Owner() Owner { return Owner{l.tenure.owner, l.tenure.owner != ""} }
+func (l *Lease) Owner() Owner { return Owner{name: l.tenure.owner, made: l.tenure.owner != ""} }
 
 // Valid tells whether the lock is certainly held at this moment. It is computed at
 // the call, so that it is right even in the first call after a long pause of the

@@ -32,10 +32,10 @@ func (m *model) ask(c *claim, want wanted) modelReply {
 		return modelReply{finding: isVoid}
 	}
 	blocked := len(m.inTheWay(c)) > 0
-	if !blocked && (m.owns(c) || len(m.queue) == 0) {
+	if !blocked && (!c.alone && m.owns(c) || len(m.queue) == 0) {
 		return held(m.take(c))
 	}
-	upgrade := blocked && c.mode == modeWrite && m.owns(c, modeRead)
+	upgrade := blocked && c.mode == modeWrite && !c.alone && m.owns(c, modeRead)
 	if upgrade && m.readerWaitsToWrite(c, waits) {
 		return modelReply{finding: isDeadlock}
 	}

@@ -14,12 +14,13 @@ import (
 // [Lease.Context] and [Mutex.Do]) is made by the owner of that lease, and any other
 // by a new one.
 type Owner struct {
-	name string
-	made bool // not the zero Owner
+	name  string
+	made  bool // not the zero Owner
+	alone bool // made for one call, so that it has no other lease; never handed out
 }
 
 // NewOwner returns an owner that nobody else is.
-func NewOwner() Owner { return Owner{newID(), true} }
+func NewOwner() Owner { return Owner{name: newID(), made: true} }
 
 // NamedOwner returns the owner of that name; it is the same in every process. The
 // name has from 1 to 256 bytes, without control characters and "|"; else the calls
@@ -31,7 +32,7 @@ func NewOwner() Owner { return Owner{newID(), true} }
 // An owner with a name that reads under a [Fenced] lock asks the server each time that it
 // re-enters, for its fencing token, since it may have written in another process. 32
 // lower-case hex digits are taken for a name that [NewOwner] made, which does not ask.
-func NamedOwner(name string) Owner { return Owner{name, true} }
+func NamedOwner(name string) Owner { return Owner{name: name, made: true} }
 
 // String returns the owner's name.
 func (o Owner) String() string { return o.name }
@@ -84,7 +85,7 @@ func (m *Mutex) owner(ctx context.Context) (Owner, error) {
 			return l.Owner(), nil
 		}
 	}
-	return NewOwner(), nil
+	return Owner{name: newID(), made: true, alone: true}, nil
 }
 
 // sameLock tells whether l is a lease of the lock that m describes.

@@ -118,6 +118,9 @@ func (r *replay) request(c *claim) *request {
 		name: r.name, keys: &r.keys, mode: c.mode, id: c.id(), owner: c.owner,
 		tail: "|" + c.name, ttl: c.ttl, px: millis(c.ttl), fenced: c.fenced,
 	}
+	if c.alone {
+		req.within = noHold
+	}
 	if c.within != nil {
 		req.within = c.within.id()
 	}

@@ -91,6 +91,8 @@ func (w *crew) claim(d doing, m mode, outer *claim) *claim {
 	case !m.owned():
 	case outer != nil && outer.mode.owned():
 		c.owner = outer.owner
+	case d.alone:
+		c.owner, c.alone = fmt.Sprintf("n%d", c.number), true
 	default:
 		c.owner = fmt.Sprintf("o%d", d.owner)
 	}

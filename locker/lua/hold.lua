@@ -10,13 +10,14 @@
 -- ARGV 1 id, 2 mode x|w|r, 3 owner, 4 "<label>|<metadata>", 5 ttl ms, 6 retention ms of
 --      the fence, 0 without; 7 reservation or "", 8 channel or "" if the waiter polls,
 --      9 reservation ms, 10 whether the count of PUBLISH can be trusted 0|1, 11 id of the
---      hold that this is a re-entry to, or ""; on a node of a quorum as acquire. A
---      waiting writer is told there, and keeps new readers out.
+--      hold that this is a re-entry to, or "" if none is known, or "-" if the owner was made for
+--      this attempt and has none; on a node of a quorum as acquire. A waiting writer is told
+--      there, and keeps new readers out.
 -- reply {1, token} held · {0, ms left, hold, seq or ""} another owner's hold is in the way, or
 --      others wait before · {-1} this id was given up · {-2, what, pttl} another kind
 --      of value · {-4, ms left, hold} another reader waits to become the writer
 local id, mode, owner, ttl, reservation = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), ARGV[7]
-local trusted, ordered = ARGV[10] == '1', not ARGV[12]
+local trusted, ordered, alone = ARGV[10] == '1', not ARGV[12], ARGV[11] == '-'
 
 local refused = refusal(KEYS[1], mode)
 if refused then
@@ -52,7 +53,7 @@ end
 local function take()
   -- On a quorum the nodes may have drawn smaller tokens for that hold than the one that
   -- they agreed on then.
-  local within = ordered and ARGV[11] ~= '' and alive(KEYS[1], ARGV[11], now)
+  local within = ordered and #ARGV[11] == 32 and alive(KEYS[1], ARGV[11], now)
   local token, short = token_for(KEYS[2], mode, owner, ARGV[6], within, ARGV[12], tonumber(ARGV[13] or 0))
   if not token then
     return short
@@ -68,9 +69,13 @@ local function take()
 end
 
 local blocked, own = look(KEYS[1], now, mode, owner)
-local intent = not ordered and mode == 'r' and intended(KEYS[3], KEYS[4], owner)
+local intent = not blocked and not ordered and mode == 'r' and intended(KEYS[3], KEYS[4], owner)
 local queued = intent or ordered and redis.call('EXISTS', KEYS[3]) == 1
-if blocked or queued then
+-- There may be thousands of readers, and as many who ask: they are walked through only
+-- where a hold of this owner may be among them, and matters.
+if alone then
+  own = nil
+elseif blocked and mode == 'w' or not blocked and mode == 'r' and queued then
   own = own or find(KEYS[1], now, owner)
 end
 if not blocked and (own or not queued) then
@@ -101,7 +106,7 @@ local function reader_waits_to_write()
   return false
 end
 
-local upgrade = blocked and own and own.mode == 'r'
+local upgrade = mode == 'w' and blocked and own and own.mode == 'r'
 if upgrade and reader_waits_to_write() then
   return answer(-4)
 end

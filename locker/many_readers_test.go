@@ -1,0 +1,156 @@
+package locker
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A gathering is many readers on a real server, which tells what each request costs it.
+type gathering struct {
+	t      testing.TB
+	client *Client
+	conn   driver.Conn
+	offer  []string // of a client of a quorum, of which the server is a node
+}
+
+func newGathering(t testing.TB) *gathering {
+	f := &fakeDeployment{dial: startRedis(t)}
+	c, err := New(f)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	conn, err := f.Connect(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	g := &gathering{t: t, client: c, conn: conn}
+	g.do("SCRIPT", "LOAD", holdFamily.acquire.source)
+	return g
+}
+
+// asNode makes the server a node of a quorum that has been there for long.
+func (g *gathering) asNode() {
+	g.do("SET", markerKey, "1", "PX", "100000000000")
+	g.offer = []string{"0", "60000000", "60000", "100000000000"}
+	g.ask("any", modeRead, NewOwner(), false) // writes the marker as it is to be
+}
+
+func (g *gathering) do(args ...string) driver.Value {
+	v, err := g.conn.Do(g.t.Context(), driver.Command{Args: args})
+	require.NoError(g.t, err)
+	return v
+}
+
+// ask asks for a lock once, with a place in the queue or without.
+func (g *gathering) ask(name string, m mode, o Owner, waits bool) error {
+	keys := newKeys(name)
+	r := &request{name: name, keys: &keys, mode: m, id: newID(), owner: o.name, tail: "|", ttl: time.Hour}
+	if o.alone {
+		r.within = noHold
+	}
+	p := place{}
+	if waits {
+		p = place{reservation: newID(), life: time.Hour}
+	}
+	v := g.do(acquireCall(r, p, "1", g.offer).command.Args...)
+	_, _, err := r.acquired(v)
+	return err
+}
+
+// readers makes n of them hold the lock.
+func (g *gathering) readers(name string, n int) {
+	for range n {
+		require.NoError(g.t, g.ask(name, modeRead, newcomer(), false))
+	}
+}
+
+func newcomer() Owner {
+	return Owner{name: newID(), made: true, alone: true}
+}
+
+// commands is how many the server executes for a call, those of scripts included.
+func (g *gathering) commands(call func()) (n int) {
+	g.do("CONFIG", "RESETSTAT")
+	call()
+	for _, c := range regexp.MustCompile(`cmdstat_(\S+):calls=(\d+)`).FindAllStringSubmatch(g.do("INFO", "commandstats").(string), -1) {
+		if calls, err := strconv.Atoi(c[2]); assert.NoError(g.t, err) && c[1] != "config|resetstat" {
+			n += calls
+		}
+	}
+	return n
+}
+
+// Readers hold the lock and a writer waits, and so does whoever comes then. What each of those
+// asks must not cost more, the more hold the lock: a thousand, each of whom asks once a second,
+// would take all of the server's time.
+func TestManyReadersCostWhoWaitsBehindThemNothing(t *testing.T) {
+	g := newGathering(t)
+	asks := map[string]func(name string){
+		"a reader tries": func(name string) {
+			_, err := g.client.Mutex(name, ForReading()).TryLock(t.Context())
+			assert.ErrorIs(t, err, ErrLocked)
+		},
+		"a writer tries": func(name string) {
+			_, err := g.client.Mutex(name, ForWriting()).TryLock(t.Context())
+			assert.ErrorIs(t, err, ErrLocked)
+		},
+		"a reader waits": func(name string) { assert.ErrorIs(t, g.ask(name, modeRead, newcomer(), true), ErrLocked) },
+		"a writer waits": func(name string) { assert.ErrorIs(t, g.ask(name, modeWrite, newcomer(), true), ErrLocked) },
+	}
+	for _, n := range []int{100, 2000} {
+		g.readers(fmt.Sprint(n), n)
+		require.ErrorIs(t, g.ask(fmt.Sprint(n), modeWrite, newcomer(), true), ErrLocked)
+	}
+	for what, ask := range asks {
+		few, many := g.commands(func() { ask("100") }), g.commands(func() { ask("2000") })
+		assert.LessOrEqual(t, many, few+3, "commands for which %s with 2000 readers, and with 100", what)
+	}
+}
+
+// A node of a quorum knows that a writer holds the lock before it asks whether one waits.
+func TestManyWaitersCostAReaderAtANodeNothing(t *testing.T) {
+	g := newGathering(t)
+	g.asNode()
+	for _, n := range []int{10, 1000} {
+		name := fmt.Sprint(n)
+		require.NoError(t, g.ask(name, modeWrite, newcomer(), false))
+		for range n {
+			require.ErrorIs(t, g.ask(name, modeRead, newcomer(), true), ErrLocked)
+		}
+	}
+	ask := func(name string) func() {
+		return func() { assert.ErrorIs(t, g.ask(name, modeRead, newcomer(), false), ErrLocked) }
+	}
+	few, many := g.commands(ask("10")), g.commands(ask("1000"))
+	assert.LessOrEqual(t, many, few, "commands with 1000 who wait, and with 10")
+}
+
+// What a request costs the server where n readers hold the lock and a writer waits.
+func BenchmarkManyReaders(b *testing.B) {
+	for _, n := range []int{10, 100, 1000, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			g := newGathering(b)
+			g.readers("k", n)
+			require.ErrorIs(b, g.ask("k", modeWrite, newcomer(), true), ErrLocked)
+			for what, owner := range map[string]Owner{"new-owner": newcomer(), "known-owner": NewOwner()} {
+				b.Run(what, func(b *testing.B) {
+					least := math.Inf(1)
+					for b.Loop() {
+						g.do("CONFIG", "RESETSTAT")
+						require.ErrorIs(b, g.ask("k", modeRead, owner, false), ErrLocked)
+						least = min(least, scriptTime(b, g.do("INFO", "commandstats").(string)))
+					}
+					b.ReportMetric(least, "server-µs")
+					b.ReportMetric(0, "ns/op")
+				})
+			}
+		})
+	}
+}
