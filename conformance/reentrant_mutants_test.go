@@ -6,7 +6,7 @@ var reentrantMutants = []lockMutant{
 		"Reentrant/SameOwner", "Reentrant/OtherProcess", "ReadWrite/WriterReads"),
 	luaMutant("an owner waits behind those who wait for it", "hold", "if not blocked and (own or not queued) then", "if not blocked and not queued then",
 		"Reentrant/OtherProcess", "ReadWrite/WriterReads"),
-	luaMutant("re-entry from elsewhere keeps the token", "hold", "#ARGV[11] == 32 and alive(KEYS[1], ARGV[11], now)", "find(KEYS[1], now, owner)",
+	luaMutant("re-entry from elsewhere keeps the token", "hold", "ordered and #ARGV[11] == 32 and alive(KEYS[1], ARGV[11], now)", "ordered and find_own()",
 		"Reentrant/OtherProcess"),
 	luaMutant("whoever asks is let in", "hold", "blocked = h\n    end", "blocked = nil\n    end",
 		"Reentrant/Nested", "Reentrant/SameOwner", "ReadWrite/Alone"),

@@ -19,10 +19,11 @@ type attempt struct {
 	req      request
 	attachID string // the detached lease to take up, if that is what it is about
 	begun    time.Time
-	apart    bool  // its lease is not to be re-entered
-	brief    bool  // the first try need not say who holds the lock: another follows
-	more     bool  // another try follows that may do better
-	line     *line // for which it asks; nil if for its caller alone
+	apart    bool   // its lease is not to be re-entered
+	outer    string // the hold that it re-enters, if it is known
+	brief    bool   // the first try need not say who holds the lock: another follows
+	more     bool   // another try follows that may do better
+	line     *line  // for which it asks; nil if for its caller alone
 
 	asked    bool  // a request was made
 	scripted bool  // one that can be remembered as given up
@@ -32,10 +33,11 @@ type attempt struct {
 	taken    taken // by this try, at nodes of a quorum
 	queued   bool  // an entry may stand in the queue
 	granted  bool
-	met      bool     // somebody who was in the way
-	reason   error    // what the last try said
-	slot     *slot    // where this waiter is woken, once it waits
-	stand    standing // its place in the queue, as of the last answer
+	met      bool      // somebody who was in the way
+	reason   error     // what the last try said
+	slot     *slot     // where this waiter is woken, once it waits
+	stand    standing  // its place in the queue, as of the last answer
+	looked   time.Time // when the server has last looked for other holds of its owner
 
 	placeless bool // the last answer gave it no place in the queue: nobody will tell it
 }
@@ -51,9 +53,6 @@ func (m *Mutex) begin(ctx context.Context, owner Owner) (*attempt, error) {
 	a := &attempt{mutex: m, client: m.client, owner: owner, begun: time.Now()}
 	a.req = request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: owner.name, tail: m.tail, ttl: m.ttl, px: m.px, fenced: m.cfg.fenced,
 		unfair: m.cfg.unfair && m.mode == modeMutex}
-	if owner.alone {
-		a.req.within = noHold
-	}
 	if ended {
 		m.client.leave()
 		return nil, a.waitError(ctx)
@@ -70,7 +69,7 @@ func (a *attempt) reenter() (*Lease, bool) {
 	}
 	lease, ok := t.join(a.mutex)
 	if !ok {
-		a.req.within = t.id
+		a.outer = t.id
 	}
 	a.granted = ok
 	return lease, ok
@@ -240,6 +239,7 @@ func answered(err error) bool {
 func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, err error) {
 	l := a.client.taking.take(ctx, a.mutex.attempt())
 	defer func(caller context.Context) {
+		a.noteHolds(err)
 		if l.release(err); err != nil && caller.Err() == nil {
 			err = late(err)
 		}
@@ -250,6 +250,7 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, e
 		a.asked = true
 		a.client.holdings.asks(a.mutex, 1)
 	}
+	a.tellHolds()
 	g = grant{id: a.req.id, owner: a.owner.name, sent: sent, ttl: a.req.ttl}
 	switch q := a.client.quorum; {
 	case q != nil:

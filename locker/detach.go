@@ -63,7 +63,7 @@ func (l *Lease) apart(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	defer a.end()
-	a.apart, a.req.within = true, l.tenure.id
+	a.apart, a.outer = true, l.tenure.id
 	lease, err := a.try(ctx, time.Time{})
 	if err != nil {
 		return nil, failed(fmt.Sprintf("detach %q", l.Name()), a.explain(ctx, err))

@@ -87,6 +87,13 @@ func (g *gathering) commands(call func()) (n int) {
 	return n
 }
 
+// cost is how long the server executes the scripts of a call, in µs.
+func (g *gathering) cost(call func()) float64 {
+	g.do("CONFIG", "RESETSTAT")
+	call()
+	return scriptTime(g.t, g.do("INFO", "commandstats").(string))
+}
+
 // Readers hold the lock and a writer waits, and so does whoever comes then. What each of those
 // asks must not cost more, the more hold the lock: a thousand, each of whom asks once a second,
 // would take all of the server's time.
@@ -132,6 +139,28 @@ func TestManyWaitersCostAReaderAtANodeNothing(t *testing.T) {
 	assert.LessOrEqual(t, many, few, "commands with 1000 who wait, and with 10")
 }
 
+// What a reader's request costs a node of a quorum where a writer has left and n readers wait,
+// none of whom has been quicker.
+func BenchmarkManyWaitersAtANode(b *testing.B) {
+	for _, n := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			g := newGathering(b)
+			g.asNode()
+			require.NoError(b, g.ask("k", modeWrite, newcomer(), false))
+			for range n {
+				require.ErrorIs(b, g.ask("k", modeRead, newcomer(), true), ErrLocked)
+			}
+			least := math.Inf(1)
+			for b.Loop() {
+				g.do("DEL", "k")
+				least = min(least, g.cost(func() { require.NoError(b, g.ask("k", modeRead, newcomer(), false)) }))
+			}
+			b.ReportMetric(least, "server-µs")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
 // What a request costs the server where n readers hold the lock and a writer waits.
 func BenchmarkManyReaders(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 5000} {
@@ -143,9 +172,7 @@ func BenchmarkManyReaders(b *testing.B) {
 				b.Run(what, func(b *testing.B) {
 					least := math.Inf(1)
 					for b.Loop() {
-						g.do("CONFIG", "RESETSTAT")
-						require.ErrorIs(b, g.ask("k", modeRead, owner, false), ErrLocked)
-						least = min(least, scriptTime(b, g.do("INFO", "commandstats").(string)))
+						least = min(least, g.cost(func() { require.ErrorIs(b, g.ask("k", modeRead, owner, false), ErrLocked) }))
 					}
 					b.ReportMetric(least, "server-µs")
 					b.ReportMetric(0, "ns/op")

@@ -77,7 +77,7 @@ func commandStats(b *testing.B, conn driver.Conn) string {
 }
 
 // scriptTime is how long the server has spent on scripts, in µs.
-func scriptTime(b *testing.B, stats string) float64 {
+func scriptTime(b testing.TB, stats string) float64 {
 	b.Helper()
 	scripts := regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=(\d+)`).FindStringSubmatch(stats)
 	require.NotNil(b, scripts)

@@ -56,7 +56,7 @@ type request struct {
 	mode   mode
 	id     string
 	owner  string // "" for a plain mutex
-	within string // the hold that this re-enters, if it is known; or noHold
+	within string // a hold of the owner, which this may re-enter, if one is known; or noHold or noHoldLately
 	tail   string // "<label>|<metadata>"
 	ttl    time.Duration
 	px     string // the same in ms
@@ -65,9 +65,6 @@ type request struct {
 
 	native [6]string // the arguments of the SET, which is made once
 }
-
-// noHold tells the script that the owner has no other hold: it need not look for one.
-const noHold = "-"
 
 // kindUnfair is what a script is told in the place of [modeMutex].
 const kindUnfair = "M"

@@ -40,14 +40,20 @@ local function full(queue)
   return redis.call('ZRANGE', queue, 9999, 9999)[1]
 end
 
+-- Returns the entry of a reservation that has a place in the queue, and need not enter it.
+local function place_of(queue, entries, reservation, now)
+  local e = redis.call('ZSCORE', queue, reservation) and entry_of(entries, reservation)
+  return e and e.seq and not dead(e, now) and e
+end
+
 -- Takes a place in the queue, or keeps it for longer. want has the entry's fields;
 -- first puts it before all others, last after them. Returns its seq. It is '' where memory
 -- is short, or the queue is full: then the waiter polls. What else is wrong is a second
 -- value, to be replied.
 local function enqueue(queue, entries, reservation, life, want, first, last)
   local now = now_us()
-  local e = redis.call('ZSCORE', queue, reservation) and entry_of(entries, reservation)
-  if not (e and e.seq) or dead(e, now / 1000) then
+  local e = place_of(queue, entries, reservation, now / 1000)
+  if not e then
     if not first and full(queue) then
       clear_away(queue, entries, reservation, now)
       return ''

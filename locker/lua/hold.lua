@@ -10,9 +10,10 @@
 -- ARGV 1 id, 2 mode x|w|r, 3 owner, 4 "<label>|<metadata>", 5 ttl ms, 6 retention ms of
 --      the fence, 0 without; 7 reservation or "", 8 channel or "" if the waiter polls,
 --      9 reservation ms, 10 whether the count of PUBLISH can be trusted 0|1, 11 id of the
---      hold that this is a re-entry to, or "" if none is known, or "-" if the owner was made for
---      this attempt and has none; on a node of a quorum as acquire. A waiting writer is told
---      there, and keeps new readers out.
+--      hold of the owner, which this may be a re-entry to, or "" if none is known, or "-" if the
+--      owner was made for this attempt and has none, or "=" if it had none a while ago, so that
+--      who has a place in the queue need not look for one; on a node of a quorum as acquire. A
+--      waiting writer is told there, and keeps new readers out.
 -- reply {1, token} held · {0, ms left, hold, seq or ""} another owner's hold is in the way, or
 --      others wait before · {-1} this id was given up · {-2, what, pttl} another kind
 --      of value · {-4, ms left, hold} another reader waits to become the writer
@@ -50,6 +51,29 @@ elseif redis.call('EXISTS', KEYS[5]) == 1 then
   return {-1}
 end
 
+-- Returns a hold of this owner, unless it is known to have none. There may be thousands of
+-- others, so that only what names the owner is taken apart. Who enters the queue must know,
+-- since that tells where.
+local function find_own()
+  local h = #ARGV[11] == 32 and alive(KEYS[1], ARGV[11], now)
+  if h and h.owner == owner then
+    return h
+  elseif ARGV[11] == '=' and place_of(KEYS[3], KEYS[4], reservation, now) then
+    return
+  end
+  local cursor, named = '0', '|' .. owner .. '|'
+  repeat
+    local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', 256)
+    cursor = page[1]
+    for i = 2, #page[2], 2 do
+      h = #page[2][i - 1] == 32 and string.find(page[2][i], named, 1, true) and hold_of(page[2][i])
+      if h and h.owner == owner and h.expires > now then
+        return h
+      end
+    end
+  until cursor == '0'
+end
+
 local function take()
   -- On a quorum the nodes may have drawn smaller tokens for that hold than the one that
   -- they agreed on then.
@@ -71,12 +95,11 @@ end
 local blocked, own = look(KEYS[1], now, mode, owner)
 local intent = not blocked and not ordered and mode == 'r' and intended(KEYS[3], KEYS[4], owner)
 local queued = intent or ordered and redis.call('EXISTS', KEYS[3]) == 1
--- There may be thousands of readers, and as many who ask: they are walked through only
--- where a hold of this owner may be among them, and matters.
+-- As many may ask as there are holds. They walk through them only where it matters.
 if alone then
   own = nil
 elseif blocked and mode == 'w' or not blocked and mode == 'r' and queued then
-  own = own or find(KEYS[1], now, owner)
+  own = own or find_own()
 end
 if not blocked and (own or not queued) then
   return take()

@@ -84,15 +84,14 @@ local function look(key, now, mode, owner)
   return blocked, own
 end
 
-local function find(key, now, owner)
-  local own
+-- Returns any hold that is alive.
+local function find(key, now)
+  local found
   each(key, now, function(h)
-    if not owner or h.owner == owner then
-      own = h
-    end
-    return own
+    found = h
+    return true
   end)
-  return own
+  return found
 end
 
 -- Writes a hold. Other fields come with it in the same command, so that it is

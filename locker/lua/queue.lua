@@ -15,10 +15,10 @@ local function forget(queue, entries, reservation)
 end
 
 -- Returns nothing for an entry that is gone, and one without expires for what
--- another version wrote.
-local function entry_of(entries, reservation)
+-- another version wrote. Where a part is given, entries without it count as gone.
+local function entry_of(entries, reservation, part)
   local text = redis.call('HGET', entries, reservation)
-  if not text then
+  if not text or part and not string.find(text, part, 1, true) then
     return
   end
   local e = {text = text}
@@ -37,7 +37,7 @@ end
 local function intended(queue, entries, owner)
   local now = now_us() / 1000
   for _, reservation in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-    local e = entry_of(entries, reservation)
+    local e = entry_of(entries, reservation, '|W|')
     if e and e.mode == 'W' and not dead(e, now) and e.owner ~= owner then
       return e
     end

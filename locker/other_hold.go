@@ -1,0 +1,48 @@
+package locker
+
+import "time"
+
+// An owner that has a hold takes another past the queue, for to wait for those who wait
+// for that one would be a deadlock. To find it among thousands costs the server a walk
+// through all, so a request says what is known: the id of a hold, or one of these.
+const (
+	noHold       = "-" // the owner has none, as it was made for the attempt
+	noHoldLately = "=" // it had none a while ago
+)
+
+// lookAgain is how long a waiter relies on the latter. What its owner has got at this client
+// is known at once; this is for an owner of the same name in another process.
+const lookAgain = 30 * time.Second
+
+// tellHolds sets what the next request says of other holds of the owner.
+func (a *attempt) tellHolds() {
+	switch r := &a.req; {
+	case a.outer != "":
+		r.within = a.outer
+	case a.owner.alone:
+		r.within = noHold
+	case r.mode == modeRead || r.mode == modeWrite:
+		r.within = a.client.holdings.reads(a.mutex, a.owner)
+		if r.within == "" && time.Since(a.looked) < lookAgain {
+			r.within = noHoldLately
+		}
+	}
+}
+
+// noteHolds notes what the request was answered.
+func (a *attempt) noteHolds(err error) {
+	if a.req.within == "" && answered(err) {
+		a.looked = time.Now()
+	}
+}
+
+// reads returns the id of a hold by which the owner reads, if one is known. Of its others
+// the server learns by itself: it meets them where it looks who is in the way.
+func (h *holdings) reads(m *Mutex, o Owner) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.tenures[holding{m.keys.record, o.name, modeRead}]; t != nil {
+		return t.id
+	}
+	return ""
+}
