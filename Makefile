@@ -64,6 +64,7 @@ staticcheck:
 
 # What is meant to run there, and the package that starts the servers of tests. Examples,
 # bench and the conformance suite have files for one system as well.
+portable: export CGO_ENABLED = 0
 portable:
 	@echo "== compiles for macOS, Windows and FreeBSD"
 	@GOOS=windows go build ./locker/...
