@@ -38,11 +38,7 @@ func (f *fakeDeployment) tardy(r *rand.Rand, slow bool) {
 // everywhere, or given up. CHAOS sets the number of seeds.
 func TestQuorumHistoriesLeaveNothing(t *testing.T) {
 	kinds := [][]Option{{}, {Fenced()}, {Reentrant()}}
-	seeds := 30
-	if underRace {
-		seeds = 12
-	}
-	for seed := range uint64(chaosSeeds(seeds)) {
+	for seed := range uint64(chaosSeeds(24)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			quorumBubble(t, 3+2*int(seed%2), func(t *testing.T, nodes fakeQuorum) {
 				nodes.established()
