@@ -141,7 +141,11 @@ func lateSecondStep(t *testing.T, alter func(driver.Command) (driver.Command, dr
 				return alter(cmd)
 			}
 		}
-		waiting := background(t, chaosQuorum(t, late, QuorumConfig{NodeTimeout: 2 * time.Second}).Mutex("k", Fenced()))
+		c := chaosQuorum(t, late, QuorumConfig{NodeTimeout: 2 * time.Second})
+		known, err := c.Mutex("other").Lock(t.Context()) // else the first grant waits until all nodes are known
+		require.NoError(t, err)
+		require.NoError(t, known.Unlock(t.Context()))
+		waiting := background(t, c.Mutex("k", Fenced()))
 		nodes[1].Del("k")
 		l, err := chaosQuorum(t, prompt, QuorumConfig{}).Mutex("k", Fenced()).Lock(t.Context())
 		require.NoError(t, err)

@@ -276,6 +276,34 @@ func TestOutOfMemoryAReleaseLetsTheNextWaiterIn(t *testing.T) {
 	})
 }
 
+// Nor does who waits lose the place to those behind, however long it lasts.
+func TestOutOfMemoryWaitersKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		t.Parallel()
+		srv := servertest.Single(t, servertest.Config("maxmemory-policy", "noeviction"))
+		holder, first, second := d.client(t, srv.Addr), d.client(t, srv.Addr), d.client(t, srv.Addr)
+		exclusive := []lockKind{plainKind, fencedKind, reentrantKind, writeKind}
+		leases := map[string]*locker.Lease{}
+		waiting := map[string][]<-chan lockResult{}
+		for _, kind := range exclusive {
+			leases[kind.name] = mustTryLock(t, kind.on(holder, kind.name))
+			for _, c := range []*locker.Client{first, second} {
+				waiting[kind.name] = append(waiting[kind.name], goLockWaiting(t, soon(t), kind.on(c, kind.name), holder))
+			}
+		}
+		fill(t, srv)
+		lasts(t, 6*time.Second, func() {}) // longer than a place lasts that is not renewed
+		for _, kind := range exclusive {
+			require.NoError(t, leases[kind.name].Unlock(soon(t)), kind.name)
+			for _, done := range waiting[kind.name] {
+				require.NoError(t, had(t, done).lease.Unlock(soon(t)), kind.name)
+			}
+		}
+		do(t, srv, "CONFIG", "SET", "maxmemory", "0")
+	})
+}
+
 // fill makes the server's memory full.
 func fill(t *testing.T, srv *servertest.Server) {
 	t.Helper()

@@ -102,4 +102,10 @@ if left == -1 then
   left, healed = math.max(tonumber(lease), ttl), 1
   redis.call('PEXPIRE', KEYS[1], left)
 end
+if reservation == '' and ordered then
+  local unwritten = write_nothing(KEYS[4])
+  if unwritten then
+    return unwritten
+  end
+end
 return wait() or {0, left, string.sub(value, 1, 8192), seq, healed} -- longer than any record of ours

@@ -33,10 +33,9 @@ if value and ARGV[7] ~= '' and not held_by(value, old) then
   old = ARGV[7]
 end
 if not value or not held_by(value, old) then
-  if ARGV[9] then
-    remember(KEYS[4], ARGV[8], '2') -- This node may not have been asked for the lock yet.
-  end
-  return {value and -1 or 0}
+  -- This node of a quorum may not have been asked for the lock yet.
+  local refused = ARGV[9] and remember(KEYS[4], ARGV[8], '2') or write_nothing(KEYS[4])
+  return refused or {value and -1 or 0}
 end
 local over = redis.call('GET', KEYS[3])
 if ARGV[9] and (over == '1' or redis.call('GET', KEYS[4]) == '1') then

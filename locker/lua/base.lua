@@ -23,11 +23,33 @@ local function last_token(key)
   return last
 end
 
--- Tells that a command failed because the user must not run it, which is for the caller
--- to be told. A script goes on without some of its writes where memory is short.
+-- Tells that one of these texts is in the error that a command failed with.
+local function met(value, texts)
+  for _, text in ipairs(failed(value) and texts or {}) do
+    if string.find(value.err, text, 1, true) then
+      return true
+    end
+  end
+  return false
+end
+
+-- Tells that a server takes no writes of anybody: it is a replica, as a former master is,
+-- or has to care for its data. Who asks it must be told, and look for the master.
+local function unwritable(value)
+  return met(value, {'READONLY', 'MISCONF', 'NOREPLICAS'})
+end
+
+-- Tells that a command failed because of that, or because the user must not run it, which is
+-- for the caller to be told. A script goes on without some of its writes where memory is short.
 local function denied(value)
-  return failed(value) and (string.find(value.err, 'NOPERM', 1, true) or string.find(value.err, 'ACL failure', 1, true)
-    or string.find(value.err, 'user executing the script', 1, true))
+  return unwritable(value) or met(value, {'NOPERM', 'ACL failure', 'user executing the script'})
+end
+
+-- Returns an error if the server takes no writes, for a script that has come to its end
+-- without one. The write that it tries changes nothing.
+local function write_nothing(key)
+  local written = redis.pcall('HDEL', key, '')
+  return unwritable(written) and written or nil
 end
 
 -- Renewing and extending only lengthen: a duplicate that arrives late must not
@@ -54,6 +76,13 @@ local function digits(n)
   return string.format('%.0f', n)
 end
 
+-- Writes the last token, to be kept for as long as this or an earlier grant asks for: that
+-- lease may live on, as where its owner re-enters with a shorter one. (Where the lock was free
+-- or is handed over no lease lives on, so that short roads need not ask.)
+local function set_token(key, token, retention)
+  return redis.pcall('SET', key, token, 'PX', digits(math.max(tonumber(retention), redis.call('PTTL', key))))
+end
+
 -- Draws a fencing token; without retention the lock has none, which is '0'. It is
 -- drawn before the record is written: should that fail, a token is skipped and
 -- nothing else happened. Returns nil and the error where memory is short.
@@ -69,7 +98,7 @@ local function next_token(key, retention, offer, slack)
     now = math.min(math.max(tonumber(offer), now - slack), now + slack)
   end
   local token = digits(math.max(last + 1, now))
-  local set = redis.pcall('SET', key, token, 'PX', retention)
+  local set = set_token(key, token, retention)
   if failed(set) then
     return nil, set
   end
@@ -79,7 +108,7 @@ end
 -- Raises the last token to one that was granted by a quorum.
 local function raise_token(key, retention, token)
   if last_token(key) < tonumber(token) then
-    return redis.pcall('SET', key, token, 'PX', retention)
+    return set_token(key, token, retention)
   end
 end
 
@@ -123,9 +152,14 @@ end
 -- still on its way takes nothing. It must not stand in the way of a release:
 -- where memory is short, the late request leaves a lease that lapses by itself. The mark '2'
 -- is that of an id whose lease goes on under another one, as long as nobody says that it is over.
+-- Returns an error if the server takes no writes: then nothing is done, and it has to be asked again.
 local function remember(over, life, mark)
-  if life == '0' or redis.pcall('SET', over, mark or '1', 'NX', 'PX', life) ~= false then
+  if life == '0' then
     return
+  end
+  local set = redis.pcall('SET', over, mark or '1', 'NX', 'PX', life)
+  if set ~= false then
+    return unwritable(set) and set or nil
   end
   if mark then
     arm(over, tonumber(life))

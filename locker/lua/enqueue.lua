@@ -49,7 +49,8 @@ end
 -- Takes a place in the queue, or keeps it for longer. want has the entry's fields;
 -- first puts it before all others, last after them. Returns its seq. It is '' where memory
 -- is short, or the queue is full: then the waiter polls. What else is wrong is a second
--- value, to be replied.
+-- value, to be replied. A place is kept also where memory is short: a server lets a script
+-- that has written go on writing, and the first write needs no memory.
 local function enqueue(queue, entries, reservation, life, want, first, last)
   local now = now_us()
   local e = place_of(queue, entries, reservation, now / 1000)
@@ -74,6 +75,8 @@ local function enqueue(queue, entries, reservation, life, want, first, last)
       return '', denied(added) and added
     end
     e = {seq = seq, passed = '0', expires = 0}
+  else
+    redis.pcall('HDEL', entries, '')
   end
   local err = outlast(queue, life)
   if err then

@@ -11,7 +11,10 @@ local value = read(KEYS[1])
 if failed(value) then
   return value
 end
-remember(KEYS[5], ARGV[3])
+local refused = remember(KEYS[5], ARGV[3])
+if refused then
+  return refused
+end
 if ARGV[4] ~= '' then
   forget(KEYS[3], KEYS[4], ARGV[4])
 end

@@ -135,12 +135,14 @@ if upgrade and reader_waits_to_write() then
 end
 
 local seq, denial = '', nil
-if reservation ~= '' then
+if reservation == '' and ordered then
+  denial = write_nothing(KEYS[4])
+elseif reservation ~= '' then
   seq, denial = enqueue(KEYS[3], KEYS[4], reservation, tonumber(ARGV[9]),
     {mode = ordered and mode or string.upper(mode), id = id, ttl = ARGV[5], retention = ARGV[6], owner = owner, channel = ARGV[8], tail = ARGV[4]}, upgrade)
-  if denial then
-    return denial
-  end
+end
+if denial then
+  return denial
 end
 -- A hold may have run out unnoticed.
 if ordered and (queued or not blocked) then

@@ -29,10 +29,9 @@ if not h and ARGV[8] ~= '' then
   h = alive(KEYS[1], old, now)
 end
 if not h then
-  if ARGV[10] then
-    remember(KEYS[4], ARGV[9], '2') -- This node may not have been asked for the lock yet.
-  end
-  return {find(KEYS[1], now) and -1 or 0}
+  -- This node of a quorum may not have been asked for the lock yet.
+  refused = ARGV[10] and remember(KEYS[4], ARGV[9], '2') or write_nothing(KEYS[4])
+  return refused or {find(KEYS[1], now) and -1 or 0}
 elseif h.mode ~= ARGV[3] then
   return {-1, h.mode}
 end

@@ -8,7 +8,10 @@ local kind = kind_of(KEYS[1])
 if failed(kind) then
   return kind
 end
-remember(KEYS[2], ARGV[3], '2')
+local refused = remember(KEYS[2], ARGV[3], '2')
+if refused then
+  return refused
+end
 if kind == 'x' or kind == 'rw' then
   local now = now_us() / 1000
   local h = alive(KEYS[1], ARGV[2], now)

@@ -5,7 +5,10 @@ local function let_go(id, trusted, life, reservation, quiet)
   if failed(kind) then
     return kind
   end
-  remember(KEYS[5], life)
+  local refused = remember(KEYS[5], life)
+  if refused then
+    return refused
+  end
   if reservation ~= '' then
     forget(KEYS[3], KEYS[4], reservation)
   end
@@ -15,7 +18,7 @@ local function let_go(id, trusted, life, reservation, quiet)
     held = alive(KEYS[1], id, now)
     left = drop(KEYS[1], id, now)
   elseif kind then
-    return -1
+    return write_nothing(KEYS[4]) or -1
   end
   if held or not quiet then
     pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted == '1')
@@ -23,5 +26,5 @@ local function let_go(id, trusted, life, reservation, quiet)
   if held then
     return 1
   end
-  return left and -1 or 0
+  return write_nothing(KEYS[4]) or left and -1 or 0
 end

@@ -9,12 +9,15 @@ local value = read(KEYS[1])
 if failed(value) then
   return value
 end
-remember(KEYS[5], ARGV[3])
+local refused = remember(KEYS[5], ARGV[3])
+if refused then
+  return refused
+end
 if ARGV[4] then
   forget(KEYS[3], KEYS[4], ARGV[4])
 end
 if value and (value == 0 or not held_by(value, ARGV[1])) then
-  return -1
+  return write_nothing(KEYS[4]) or -1
 end
 hand_over(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[2] == '1')
-return value and 1 or 0
+return value and 1 or write_nothing(KEYS[4]) or 0

@@ -20,7 +20,7 @@ local token = '0'
 if ARGV[2] ~= '0' then
   local last = math.max(last_token(KEYS[2]), tonumber(ARGV[3]))
   token = digits(math.max(last + 64, now_us() + ARGV[4]))
-  local set = redis.pcall('SET', KEYS[2], token, 'PX', ARGV[2])
+  local set = set_token(KEYS[2], token, ARGV[2])
   if failed(set) then
     return set
   end

@@ -8,7 +8,10 @@ local value = read(KEYS[1])
 if failed(value) then
   return value
 end
-remember(KEYS[2], ARGV[3], '2')
+local refused = remember(KEYS[2], ARGV[3], '2')
+if refused then
+  return refused
+end
 if value and held_by(value, ARGV[2]) then
   if KEYS[3] and redis.call('GET', KEYS[3]) == '1' then
     redis.call('DEL', KEYS[1]) -- Another taker had the lease, and has released it.

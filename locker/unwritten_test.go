@@ -1,0 +1,113 @@
+package locker
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A server that takes no writes cannot note that an attempt is over. Whoever gives it up must
+// know, and say so again: a request of it that comes late would take a lock for nobody.
+func TestGiveUpThatCannotBeNotedIsNotDone(t *testing.T) {
+	f := &fakeDeployment{dial: startRedis(t)}
+	c := f.client(t)
+	for _, test := range []struct {
+		name       string
+		held       bool // by somebody else
+		begin, end []string
+	}{
+		{"held, too few replicas", true, []string{"CONFIG", "SET", "min-replicas-to-write", "1"}, []string{"CONFIG", "SET", "min-replicas-to-write", "0"}},
+		{"free, too few replicas", false, []string{"CONFIG", "SET", "min-replicas-to-write", "1"}, []string{"CONFIG", "SET", "min-replicas-to-write", "0"}},
+		{"held, replica", true, []string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}},
+		{"free, replica", false, []string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}},
+	} {
+		for name, opts := range map[string][]Option{"fenced": {Fenced()}, "writer": {ForWriting(), Fenced()}} {
+			t.Run(test.name+", "+name, func(t *testing.T) {
+				m := c.Mutex("k", opts...)
+				if test.held {
+					held, err := m.TryLock(t.Context())
+					require.NoError(t, err)
+					defer func() { require.NoError(t, held.Unlock(t.Context())) }()
+				}
+				r := &request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: newID(), tail: m.tail, ttl: m.ttl, fenced: true}
+				f.do(t, test.begin...)
+				_, err := c.store.link.run(t.Context(), c.store.giveUpCall(r, "", time.Minute))
+				f.do(t, test.end...)
+				assert.ErrorIs(t, requestError(m.name, err), ErrUnavailable)
+
+				_, err = c.store.link.run(t.Context(), c.store.giveUpCall(r, "", time.Minute))
+				require.NoError(t, err)
+				_, _, err = c.store.acquire(t.Context(), r, place{})
+				require.Error(t, err, "the late request")
+			})
+		}
+	}
+}
+
+// What a former master knows, where the lock is not ours or not there, says nothing about it.
+func TestServerThatTakesNoWritesDoesNotSayThatTheLeaseIsGone(t *testing.T) {
+	f := &fakeDeployment{dial: startRedis(t)}
+	for name, opts := range map[string][]Option{"plain": nil, "fenced": {Fenced()}, "writer": {ForWriting(), Fenced()}} {
+		for _, others := range []bool{false, true} {
+			c := f.client(t)
+			m := c.Mutex(name, append(opts, NoRenewal())...)
+			lease, err := m.TryLock(t.Context())
+			require.NoError(t, err)
+			detached, err := c.Mutex(name+" detached", opts...).TryLock(t.Context())
+			require.NoError(t, err)
+			id, err := detached.Detach(t.Context(), time.Minute)
+			require.NoError(t, err)
+			f.do(t, "DEL", name, name+" detached")
+			if others {
+				other := f.client(t)
+				for _, k := range []string{name, name + " detached"} {
+					_, err := other.Mutex(k, opts...).TryLock(t.Context())
+					require.NoError(t, err)
+				}
+			}
+			f.do(t, "REPLICAOF", "127.0.0.1", "1")
+			soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			err = lease.Unlock(soon)
+			cancel()
+			assert.ErrorIs(t, err, ErrUnavailable, "%s %v", name, others)
+			assert.NotErrorIs(t, err, ErrLost)
+			_, err = c.Mutex(name+" detached", opts...).Attach(t.Context(), id)
+			assert.ErrorIs(t, err, ErrUnavailable, "%s %v", name, others)
+			f.do(t, "REPLICAOF", "NO", "ONE")
+			f.do(t, "FLUSHALL")
+		}
+	}
+}
+
+// Tokens go on from the last one for as long as that is known, which is for two TTLs at least
+// of whoever holds the lock.
+func TestLastTokenIsKeptForTheLongestLeaseThatLives(t *testing.T) {
+	const long = 10 * 24 * time.Hour
+	for name, use := range map[string]func(t *testing.T, f *fakeDeployment){
+		"extended, and asked for its turn": func(t *testing.T, f *fakeDeployment) {
+			c := f.client(t)
+			m := c.Mutex("k", Fenced())
+			lease, err := m.TryLock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Extend(t.Context(), long))
+			_, err = c.store.link.run(t.Context(), turnCall(lease.tenure.mutex, lease.tenure.id, lease.tenure.token))
+			require.NoError(t, err)
+		},
+		"re-entered elsewhere for a shorter time": func(t *testing.T, f *fakeDeployment) {
+			as := As(NamedOwner("me"))
+			_, err := f.client(t).Mutex("k", Reentrant(), Fenced(), as, TTL(long), NoRenewal()).TryLock(t.Context())
+			require.NoError(t, err)
+			_, err = f.client(t).Mutex("k", Reentrant(), Fenced(), as).TryLock(t.Context())
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fakeDeployment{dial: startRedis(t)}
+			use(t, f)
+			assert.Greater(t, f.pttl(t, newKeys("k").fence), 2*long-time.Minute)
+		})
+	}
+}
