@@ -166,6 +166,10 @@ var mutants = []mutant{
 	{"batch-hangs-at-close", `Batch/Close`},
 	{"batch-fails-as-one", `Batch/Results`},
 	{"batch-forgets-one", `Batch/One`},
+	{"batch-has-one-too-many", `Batch/Order Batch/Results Batch/Empty Batch/One`},
+	{"batch-that-fails-is-nil", `
+		Batch/LostReply Batch/LostRequest Batch/Close Batch/NotSent Batch/Ctx/EndedBefore Batch/Ctx/InFlight
+		Batch/Bounded Close/Batch`},
 	{"batch-ignores-ctx", `Batch/Ctx/InFlight`},
 	{"batch-waits-without-ctx", `Batch/Ctx/HungDial/Deadline Batch/Ctx/HungDial/Cancel Batch/Ctx/PoolExhausted`},
 	{"batch-in-parallel", `Batch/Order `},

@@ -275,6 +275,16 @@ func (c *refConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.R
 		if len(cmds) == 1 {
 			return failAll(1, nil)
 		}
+	case "batch-has-one-too-many":
+		return append(c.exchange(ctx, cmds), driver.Result{})
+	case "batch-that-fails-is-nil":
+		results := c.exchange(ctx, cmds)
+		for _, r := range results {
+			if r.Err != nil && driver.OutcomeOf(r.Err) != driver.OutcomeReplied {
+				return nil
+			}
+		}
+		return results
 	case "batch-upper-cases-in-place":
 		for _, cmd := range cmds {
 			cmd.Args[0] = strings.ToUpper(cmd.Args[0])

@@ -80,7 +80,8 @@ func (e *errand) due(now moment) need {
 
 func (e *errand) begin(moment, time.Duration) (call, bool) { return e.call, true }
 
-func (e *errand) reply(_, now moment, _ driver.Value, err error) {
+func (e *errand) reply(_, now moment, v driver.Value, err error) {
+	err = errandReply(v, err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	next := now.at.Add(min(10*time.Millisecond<<min(e.tries, 10), errandPause))
@@ -100,6 +101,14 @@ func (e *errand) reply(_, now moment, _ driver.Value, err error) {
 	e.asked = false
 	e.tries++
 	e.client.dog.move(&e.job, next, 0)
+}
+
+// errandReply reads the reply of an errand, whose script says by a number that it is done.
+func errandReply(v driver.Value, err error) error {
+	if _, ok := v.(int64); err == nil && !ok {
+		return oddReply("an errand", v)
+	}
+	return err
 }
 
 func (e *errand) end() {

@@ -120,7 +120,8 @@ func slowest(batch []farewell) time.Duration {
 // heard tells whether r ends the farewell.
 func (f farewell) heard(r driver.Result) bool {
 	if f.tenure == nil {
-		return r.Err == nil || mostDone(r.Err)
+		err := errandReply(r.Value, r.Err)
+		return err == nil || mostDone(err)
 	}
 	err := r.Err
 	if err == nil {

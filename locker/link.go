@@ -111,13 +111,13 @@ func (l *link) dial(ctx context.Context) (*connection, error) {
 func (l *link) sharing(conn driver.Conn) *connection {
 	c := &connection{Conn: conn}
 	_, c.describes = conn.(driver.Describer)
-	if b, ok := conn.(driver.Batcher); ok {
+	if _, ok := conn.(driver.Batcher); ok {
 		parts := 1
 		if l.cluster.Load() || c.describes && !l.described.Load() {
 			parts = shards // or it may turn out to be a Cluster later
 		}
 		for range parts {
-			c.shared = append(c.shared, newShared(conn, b, &l.crew))
+			c.shared = append(c.shared, newShared(conn, &l.crew))
 		}
 	}
 	return c

@@ -3,7 +3,6 @@ package locker
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -34,12 +33,12 @@ const (
 	maxBatches   = 4
 )
 
-// newShared returns what shares the commands for one part of the deployment. A part
-// that hangs holds up no other.
-func newShared(conn driver.Conn, batcher driver.Batcher, crew *aside.Crew) *shared {
+// newShared returns what shares the commands of a [driver.Batcher] for one part of the
+// deployment. A part that hangs holds up no other.
+func newShared(conn driver.Conn, crew *aside.Crew) *shared {
 	s := &shared{conn: conn}
 	s.line.request = func(batch []*ticket) bool {
-		travel(batcher, batch)
+		travel(conn, batch)
 		return true
 	}
 	s.line.crew, s.line.room, s.line.usual, s.line.most = crew, batchRoom, usualBatches, maxBatches
@@ -122,7 +121,7 @@ func (s *shared) reply(t *ticket) (driver.Value, error) {
 }
 
 // travel sends the commands of a batch together.
-func travel(conn driver.Batcher, batch []*ticket) {
+func travel(conn driver.Conn, batch []*ticket) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	trip := &trip{cancel: cancel}
@@ -139,11 +138,7 @@ func travel(conn driver.Batcher, batch []*ticket) {
 	if len(cmds) == 0 {
 		return
 	}
-	results := conn.DoBatch(ctx, cmds)
-	if len(results) != len(cmds) {
-		err := fmt.Errorf("locker: the driver returned %d results for %d commands", len(results), len(cmds))
-		results = slices.Repeat([]driver.Result{{Err: err}}, len(cmds))
-	}
+	results := driver.DoBatch(ctx, conn, cmds)
 	for _, t := range batch {
 		if t != nil {
 			t.result, results = results[0], results[1:]

@@ -1,6 +1,10 @@
 package driver
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
+)
 
 // A Batcher is a Conn that can send several commands with fewer round trips
 // than one each, usually as a pipeline.
@@ -31,13 +35,19 @@ type Result struct {
 }
 
 // DoBatch sends cmds through c's DoBatch if it is a [Batcher], else one after
-// another through Do. It always returns len(cmds) results.
+// another through Do. It always returns len(cmds) results: where a Batcher returns another
+// number, which of them belongs to which command is anybody's guess, and all are unknown.
 func DoBatch(ctx context.Context, c Conn, cmds []Command) []Result {
 	if len(cmds) == 0 {
 		return nil
 	}
 	if b, ok := c.(Batcher); ok {
-		return b.DoBatch(ctx, cmds)
+		results := b.DoBatch(ctx, cmds)
+		if len(results) != len(cmds) {
+			err := fmt.Errorf("driver: DoBatch of %T returned %d results for %d commands", c, len(results), len(cmds))
+			return slices.Repeat([]Result{{Err: err}}, len(cmds))
+		}
+		return results
 	}
 	results := make([]Result, len(cmds))
 	for i, cmd := range cmds {

@@ -3,6 +3,7 @@ package driver_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -70,4 +71,25 @@ func TestWrapperHidesOptionalInterfaces(t *testing.T) {
 	driver.DoBatch(t.Context(), conn, commands("A"))
 	assert.Zero(t, inner.batches)
 	assert.Equal(t, []string{"A"}, inner.calls)
+}
+
+// miscounting is an echo whose batches come back with so many results.
+type miscounting struct {
+	echo
+	results int
+}
+
+func (m *miscounting) DoBatch(context.Context, []driver.Command) []driver.Result {
+	return make([]driver.Result, m.results)
+}
+
+func TestDoBatchOfABatcherThatMiscounts(t *testing.T) {
+	for _, n := range []int{0, 1, 3} {
+		got := driver.DoBatch(t.Context(), &miscounting{results: n}, commands("A", "B"))
+		require.Len(t, got, 2)
+		for _, r := range got {
+			assert.ErrorContains(t, r.Err, fmt.Sprintf("*driver_test.miscounting returned %d results for 2 commands", n))
+			assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(r.Err))
+		}
+	}
 }
