@@ -8,11 +8,11 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 	"github.com/golocker/golocker/locker/driver/netdial"
 )
 
@@ -98,15 +98,13 @@ func (c *conn) failure(ctx context.Context, err error) error {
 // unknownFailure lets err also match the end of the Conn or ctx that brought it
 // about.
 func (c *conn) unknownFailure(ctx context.Context, err error) error {
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		<-ctx.Done() // go-redis' sockets have the same deadline and were first
-	}
+	ended := aside.Ended(ctx) // go-redis' sockets have the same deadline, and may be first
 	err = c.dialer.Redact(err)
 	switch {
 	case c.life.Err() != nil:
 		return fmt.Errorf("goredis: %w: %w", driver.ErrClosed, err)
-	case ctx.Err() != nil:
-		return fmt.Errorf("goredis: %w: %w", ctx.Err(), err)
+	case ended != nil:
+		return fmt.Errorf("goredis: %w: %w", ended, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		// A dial of go-redis has a ctx of its own, whose end is not the caller's.
 		return fmt.Errorf("goredis: %v, of the client and not of the caller", err)

@@ -57,3 +57,18 @@ func ExampleOnEnd() {
 	fmt.Println("in time:", stop(), "closed:", closed)
 	// Output: in time: true closed: false
 }
+
+// The connection had the same deadline as ctx, and broke a moment before ctx ended.
+func ExampleEnded() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	timeout := fmt.Errorf("i/o timeout")
+	if deadline, _ := ctx.Deadline(); time.Until(deadline) > 0 {
+		time.Sleep(time.Until(deadline)) // as a read from the connection does
+	}
+	if err := aside.Ended(ctx); err != nil {
+		timeout = fmt.Errorf("%w: %v", err, timeout)
+	}
+	fmt.Println(timeout)
+	// Output: context deadline exceeded: i/o timeout
+}
