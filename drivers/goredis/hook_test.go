@@ -3,12 +3,16 @@ package goredis_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/drivers/goredis"
 	"github.com/golocker/golocker/internal/servertest"
 	"github.com/golocker/golocker/locker"
@@ -111,4 +115,77 @@ func TestWrapHookThatWrapsErrors(t *testing.T) {
 	require.NoError(t, err)
 	_, err = locks.Mutex("m").TryLock(soon(t))
 	assert.ErrorIs(t, err, locker.ErrLocked)
+}
+
+// mirrors is a hook that uses another client after each SET, as one does that moves to
+// another server, and tells what came of that.
+type mirrors struct{ second *redis.Client }
+
+func (mirrors) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (m mirrors) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := next(ctx, cmd); err != nil || cmd.Name() != "set" {
+			return err
+		}
+		return m.second.Ping(ctx).Err()
+	}
+}
+
+func (m mirrors) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if err := next(ctx, cmds); err != nil || cmds[0].Name() != "set" {
+			return err
+		}
+		err := m.second.Ping(ctx).Err()
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+// A lock that was taken must not count as one that nobody asked for, because something else
+// that the hook did could not be sent.
+func TestWrapHookThatFailsAfterTheCommand(t *testing.T) {
+	server := servertest.Single(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	busy := servertest.Single(t)
+	line := newWire(t, busy.Addr)
+	for name, second := range map[string]*redis.Client{
+		"dial":         redis.NewClient(&redis.Options{Addr: listener.Addr().String(), MaxRetries: -1, DialerRetries: 1}),
+		"pool timeout": redis.NewClient(&redis.Options{Addr: busy.Addr, Dialer: line.Dial, PoolSize: 1, PoolTimeout: time.Millisecond, MaxRetries: -1}),
+		"exhausted":    redis.NewClient(&redis.Options{Addr: busy.Addr, Dialer: line.Dial, PoolSize: 2, MaxActiveConns: 1, MaxRetries: -1}),
+		"closed":       redis.NewClient(&redis.Options{Addr: busy.Addr}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer second.Close()
+			switch name {
+			case "pool timeout", "exhausted":
+				held := line.On(wire.Match{Name: "GET"}, wire.HoldReply)
+				var all sync.WaitGroup
+				all.Go(func() { second.Get(t.Context(), "k") })
+				<-held.Happened()
+				defer all.Wait()
+				defer held.Release()
+			case "closed":
+				require.NoError(t, second.Close())
+			}
+			client := redis.NewClient(&redis.Options{Addr: server.Addr})
+			defer client.Close()
+			client.AddHook(mirrors{second})
+			conn := wrap(t, client)
+			_, err := conn.Do(soon(t), on("SET", "single "+name, "v", "NX"))
+			results := conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("SET", "batch "+name, "v", "NX"), on("SET", "other "+name, "v", "NX")})
+			for _, err := range []error{err, results[0].Err, results[1].Err} {
+				unknown(t, err)
+				assert.NotErrorIs(t, err, driver.ErrClosed)
+			}
+			plain := open(t, driver.Config{Network: "tcp", Addrs: []string{server.Addr}})
+			assert.Equal(t, "v", do(t, plain, "GET", "single "+name), "the test is at fault: it was not executed")
+			assert.Equal(t, "v", do(t, plain, "GET", "batch "+name), "the test is at fault: it was not executed")
+		})
+	}
 }

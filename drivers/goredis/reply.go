@@ -68,16 +68,22 @@ func toValue(v any) driver.Value {
 
 // commandFailure converts the error of rc. An error reply to a command that go-redis has
 // not begun to write answers something else: what sets up a connection, or asks a Sentinel
-// for the master or a Cluster for its slots.
+// for the master or a Cluster for its slots. And of one that it has begun to write nothing
+// proves that it was not sent: the error may be that of another client, which a hook has used.
 func (c *conn) commandFailure(ctx context.Context, rc *command, err error) error {
-	if reply, ok := serverError(err); ok && !rc.begun.Load() {
+	begun := rc.begun.Load()
+	switch reply, ok := serverError(err); {
+	case ok && !begun:
 		return driver.NotSent(fmt.Errorf("goredis: no connection: %w", reply))
+	case begun && !ok:
+		return c.unknownFailure(ctx, err)
 	}
 	return c.failure(ctx, err)
 }
 
-// failure converts an error of go-redis. For a command that go-redis sends
-// once, an error that arises before sending is the last that arises.
+// failure converts an error of go-redis, of what is not a command or has not begun to be
+// written. For what go-redis sends once, an error that arises before sending is the last
+// that arises.
 func (c *conn) failure(ctx context.Context, err error) error {
 	if reply, ok := serverError(err); ok {
 		return reply
