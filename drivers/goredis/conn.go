@@ -33,21 +33,27 @@ type conn struct {
 	close func() error
 	crew  aside.Crew // makes the calls
 	subs  pubsub.Group
+	nodes topology
 }
 
 // newConn returns a conn whose Close calls closeClient, unless that is nil.
 func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dialer, closeClient func() error) *conn {
 	c := &conn{mode: mode, client: client, dialer: dialer}
+	c.nodes.cluster, _ = client.(*redis.ClusterClient)
 	life, end := context.WithCancel(context.Background())
 	c.life = life
 	c.close = sync.OnceValue(func() error {
 		end()
 		c.crew.Close()
+		c.nodes.close()
 		err := c.subs.Close()
 		if closeClient != nil {
 			err = errors.Join(err, closeClient())
 		}
 		dialer.Close() // last, as go-redis complains of connections that are closed
+		if closeClient != nil {
+			c.nodes.wait() // not for long, without connections
+		}
 		return err
 	})
 	return c
@@ -78,6 +84,7 @@ func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 // cancellation once it has a connection, and no deadline unless it is told to.
 func (c *conn) run(ctx context.Context, task aside.Task) error {
 	if err := c.crew.Call(ctx, c.life.Done(), task); err != nil {
+		c.nodes.ask(c.life)
 		return fmt.Errorf("goredis: no reply yet: %w", err)
 	}
 	return nil

@@ -86,6 +86,9 @@ func (c *conn) commandFailure(ctx context.Context, rc *command, err error) error
 // that arises.
 func (c *conn) failure(ctx context.Context, err error) error {
 	if reply, ok := serverError(err); ok {
+		if reply.Code == "CLUSTERDOWN" { // of this node, which may be cut off from the others
+			c.nodes.ask(c.life)
+		}
 		return reply
 	}
 	if errors.Is(err, redis.Nil) { // a Sentinel's reply, see result
@@ -102,8 +105,9 @@ func (c *conn) failure(ctx context.Context, err error) error {
 }
 
 // unknownFailure lets err also match the end of the Conn or ctx that brought it
-// about.
+// about. It is no reply: in a Cluster, another node may be the master by now.
 func (c *conn) unknownFailure(ctx context.Context, err error) error {
+	c.nodes.ask(c.life)
 	ended := aside.Ended(ctx) // go-redis' sockets have the same deadline, and may be first
 	err = c.dialer.Redact(err)
 	switch {
