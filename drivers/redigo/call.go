@@ -25,8 +25,9 @@ type call struct {
 	borrowing context.Context // in which to wait for a connection
 	cmds      []driver.Command
 	results   []driver.Result
-	unsent    error // why none of the commands was sent
-	known     bool  // something may know of the call still
+	heard     time.Time // when the first command was written, or the last reply of a batch read
+	unsent    error     // why none of the commands was sent
+	known     bool      // something may know of the call still
 
 	mu      sync.Mutex // guards all below
 	rc      redis.Conn // while commands are under way on it
@@ -177,8 +178,8 @@ func (k *call) begin(rc redis.Conn) error {
 	if err := k.conn.over(k.ctx); err != nil {
 		return err
 	}
-	k.rc, k.begun = rc, true
-	if end, ok := k.ctx.Deadline(); !ok || time.Until(end) > k.conn.silence {
+	k.rc, k.begun, k.heard = rc, true, time.Now()
+	if end, ok := k.ctx.Deadline(); !ok || end.Sub(k.heard) > k.conn.silence {
 		k.silence, k.known = time.AfterFunc(k.conn.silence, k.hush), true
 	}
 	return nil
@@ -277,6 +278,7 @@ func (k *call) pipeline(rc redis.Conn) {
 			fail(max(i, begun), driver.NotSent(k.results[i].Err))
 			return
 		}
+		k.heard = time.Now()
 	}
 	writer.Wait()
 }
@@ -293,7 +295,7 @@ func (k *call) result(reply any, err error) (result driver.Result, broken bool) 
 		return driver.Result{Err: k.lost(err)}, true
 	case refusal.Code == "READONLY": // have the new master found
 		k.demoted = true
-		k.conn.suspect()
+		k.conn.distrust(time.Now())
 	}
 	if k.silence != nil {
 		k.silence.Reset(k.conn.silence)
@@ -301,12 +303,19 @@ func (k *call) result(reply any, err error) (result driver.Result, broken bool) 
 	return result, false
 }
 
-// lost is the error of a call whose connection broke. The outcome is unknown.
+// lost is the error of a call whose connection broke, or that was given up, which breaks
+// it. The outcome is unknown.
 func (k *call) lost(err error) error {
-	if over := k.conn.over(k.ctx); over != nil {
+	over := k.conn.over(k.ctx)
+	switch {
+	case over == nil:
+		k.conn.distrust(time.Now())
+	case time.Since(k.heard) >= min(telling, k.conn.silence):
+		k.conn.distrust(k.heard) // what was heard of since then lives
+	}
+	if over != nil {
 		return over
 	}
-	k.conn.suspect()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.silent {

@@ -23,8 +23,8 @@ type conn struct {
 	patience time.Duration // the longest wait for a connection of pool
 	silence  time.Duration // the longest wait for a reply
 	prompt   promptness
-	suspect  func() // has other idle connections dropped, after one broke
-	close    func() // closes what was opened
+	distrust func(since time.Time) // has idle connections dropped that were last used before
+	close    func()                // closes what was opened
 
 	crew          aside.Crew  // makes calls that must be made aside
 	underway      underway    // the others
@@ -70,7 +70,7 @@ func wrapPool(pool *redis.Pool) (*conn, error) {
 		patience: driver.DefaultTimeout,
 		silence:  driver.DefaultTimeout,
 		prompt:   promptnessOf(pool),
-		suspect:  func() {},
+		distrust: func(time.Time) {},
 		close:    func() {},
 	}, nil
 }

@@ -46,7 +46,10 @@
 // for a second is asked by PING (ROLE with Sentinel) before it is used, within a
 // second. When a connection breaks or answers READONLY, those that are idle at
 // that time are dropped. So a server that restarted, or a master that was
-// demoted, fails the calls in flight and as a rule one more.
+// demoted, fails the calls in flight and as a rule one more. When a call is given up
+// that has waited for its reply for a quarter of a second or more, those are dropped
+// that have brought nothing since it was sent: a network that has silently forgotten all
+// connections costs one request, and as a rule no lease of a second or more.
 //
 // With Sentinel, connecting asks the Sentinels in turn. The dial timeout is
 // shared out among them and the master, so that one that hangs does not hide the

@@ -2,7 +2,6 @@ package redigo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -17,10 +16,6 @@ import (
 )
 
 const (
-	// A connection idle for checkAfter is asked whether it still works before
-	// a command is risked on it, and given checkTimeout to answer.
-	checkAfter   = time.Second
-	checkTimeout = time.Second
 	// Idle connections are closed after idleTimeout.
 	idleTimeout = 4 * time.Minute
 	// With Sentinel a connection is not used after masterLifetime: a master
@@ -33,10 +28,10 @@ const (
 
 // An opener makes the connections of a pool that this driver opened.
 type opener struct {
-	cfg       driver.Config
-	dialer    *netdial.Dialer
-	suspectAt atomic.Pointer[time.Time]
-	sentinel  atomic.Int64 // index of the Sentinel that answered last
+	cfg      driver.Config
+	dialer   *netdial.Dialer
+	trusted  atomic.Pointer[time.Time] // what was used last before that is not used again
+	sentinel atomic.Int64              // index of the Sentinel that answered last
 }
 
 // openPool returns a conn with a pool of its own.
@@ -68,7 +63,7 @@ func openPool(cfg driver.Config) *conn {
 		patience: cfg.DialTimeout + cfg.Timeout,
 		silence:  cfg.Timeout,
 		prompt:   always,
-		suspect:  o.suspect,
+		distrust: o.distrust,
 		close: func() {
 			o.dialer.Close()
 			_ = pool.Close()
@@ -132,40 +127,4 @@ func (o *opener) introduce(ctx context.Context, network, addr, username string, 
 func ask(ctx context.Context, rc redis.Conn, command ...string) (any, error) {
 	reply, err := redis.DoContext(rc, ctx, command[0], arguments(command)...)
 	return value(reply), answered(err)
-}
-
-var errSuspect = errors.New("redigo: another connection broke after this one was last used")
-
-// suspect makes the pool drop every connection that is idle now. A server that
-// restarted or was demoted then costs one failed call, not one per connection.
-func (o *opener) suspect() {
-	now := time.Now()
-	o.suspectAt.Store(&now)
-}
-
-// check decides whether an idle connection may be used again.
-func (o *opener) check(ctx context.Context, rc redis.Conn, lastUsed time.Time) error {
-	if at := o.suspectAt.Load(); at != nil && lastUsed.Before(*at) {
-		return errSuspect
-	}
-	if time.Since(lastUsed) < checkAfter {
-		return nil
-	}
-	question, cancel := context.WithTimeout(ctx, min(checkTimeout, o.cfg.Timeout))
-	defer cancel()
-	var err error
-	if o.cfg.Mode == driver.ModeSentinel {
-		err = askRole(question, rc)
-	} else {
-		_, err = ask(question, rc, "PING")
-	}
-	switch {
-	case driver.OutcomeOf(err) == driver.OutcomeReplied:
-		return nil // it lives
-	case ended(ctx) != nil:
-		return nil // or the pool would close one connection after another; the call sees to it
-	case err != nil:
-		o.suspect()
-	}
-	return err
 }
