@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -28,12 +29,19 @@ var expired = func() context.Context {
 func sever(rc redis.Conn) { _, _ = redis.ReceiveContext(rc, expired) }
 
 // borrow takes a connection from the pool. In redigo 1.9.3 a call that waits for one
-// sends on a closed channel if its ctx ends while the pool is being closed.
+// sends on a closed channel if its ctx ends while the pool is being closed. No other
+// panic is recovered: it is of the application's functions, and the pool has lost a
+// place by it, for which calls might wait for ever.
 func (c *conn) borrow(ctx context.Context) (rc redis.Conn, err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("the pool panicked: %v", p)
+		p := recover()
+		if p == nil {
+			return
 		}
+		if failure, ok := p.(runtime.Error); !ok || failure.Error() != "send on closed channel" || ctx.Err() == nil {
+			panic(p)
+		}
+		err = ctx.Err()
 	}()
 	return c.pool.GetContext(ctx)
 }

@@ -3,6 +3,7 @@ package redigo
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
@@ -11,7 +12,9 @@ import (
 
 type idleConn struct{ redis.Conn }
 
-func (idleConn) Close() error { return nil }
+func (idleConn) Close() error                   { return nil }
+func (idleConn) Err() error                     { return nil }
+func (idleConn) Do(string, ...any) (any, error) { return nil, nil }
 
 // The time for getting a connection may end at the moment when a call has ended, as it
 // does where a reply is waited for as long. That was sent.
@@ -26,4 +29,34 @@ func TestCallThatHasEndedIsNotGivenUp(t *testing.T) {
 	k = newCall(c, t.Context())
 	assert.True(t, k.giveUp())
 	assert.Error(t, k.begin(idleConn{}), "nobody waits for it")
+}
+
+// A pool whose Dial panics has lost a place. Who hides that leaves calls which come later
+// waiting for it, and nobody knows why.
+func TestPanicOfThePoolIsNotHidden(t *testing.T) {
+	sendOnClosed := func() {
+		ch := make(chan int)
+		close(ch)
+		ch <- 1
+	}
+	for name, pool := range map[string]*redis.Pool{
+		"Dial":        {Dial: func() (redis.Conn, error) { panic("in the application") }},
+		"DialContext": {DialContext: func(context.Context) (redis.Conn, error) { panic("in the application") }},
+		"TestOnBorrow": {
+			MaxIdle:      1,
+			Dial:         func() (redis.Conn, error) { return idleConn{}, nil },
+			TestOnBorrow: func(redis.Conn, time.Time) error { panic("in the application") },
+		},
+		"a mistake like redigo's": {Dial: func() (redis.Conn, error) { sendOnClosed(); return nil, nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if pool.MaxIdle > 0 {
+				require.NoError(t, pool.Get().Close(), "now one is idle")
+			}
+			c, err := wrapPool(pool)
+			require.NoError(t, err)
+			c.life = t.Context()
+			assert.Panics(t, newCall(c, t.Context()).Run)
+		})
+	}
 }

@@ -78,7 +78,11 @@
 //     done here.
 //   - DialContext without a test: a call on a connection that is idle takes no
 //     such turn. Where none turns out to be idle, DialContext is called with a
-//     deadline that has passed; it must heed that, as redis.DialContext does.
+//     deadline that has passed; it must heed that, as redis.DialContext does, or
+//     the call waits for it whatever becomes of its ctx.
+//   - Functions that panic: that is not recovered, and ends the program where
+//     they run in another goroutine. The pool has lost a place by then, and one
+//     that had no more to give would have calls wait for ever.
 //   - Connections of another make than redigo's, such as those of tracers, must
 //     implement redis.ConnWithContext, as all of redigo's do; otherwise every
 //     call fails without being sent.
