@@ -42,8 +42,8 @@ type call struct {
 	its  [1]driver.Result
 	args [24]any // as many as any command of locks has
 
-	noDial noDial
-	cutOff func() // calls Break; made once
+	cutOff  func()   // calls Break; made once
+	noDials []noDial // for this call and later ones, given to nobody yet
 }
 
 // calls are those that are over, and that nobody knows any more.
@@ -61,7 +61,7 @@ func newCall(c *conn, ctx context.Context) *call {
 
 func (k *call) recycle() {
 	if !k.known {
-		*k = call{cutOff: k.cutOff}
+		*k = call{cutOff: k.cutOff, noDials: k.noDials}
 		calls.Put(k)
 	}
 }
@@ -111,8 +111,7 @@ func (k *call) run() error {
 func (k *call) runHere() bool {
 	borrowing := k.ctx
 	if k.conn.prompt == whenIdle {
-		k.noDial.Context = k.ctx
-		borrowing = &k.noDial
+		borrowing = k.noDial()
 	}
 	rc, err := k.conn.borrow(borrowing)
 	switch {
@@ -120,7 +119,6 @@ func (k *call) runHere() bool {
 		k.unsent = k.conn.unconnected(k.ctx, err)
 		return true
 	case err != nil:
-		k.known = true // who dials may have kept the ctx
 		return false
 	}
 	k.conn.underway.enter(k)
@@ -135,6 +133,19 @@ func (k *call) runHere() bool {
 type noDial struct{ context.Context }
 
 func (*noDial) Deadline() (time.Time, bool) { return time.Unix(0, 0), true }
+
+// noDial returns one for the call. It serves no other one: an application's DialContext may
+// succeed all the same, and what it makes may keep it, of which nothing tells. Many are
+// made at once because one costs as much as a good part of the call.
+func (k *call) noDial() context.Context {
+	if len(k.noDials) == 0 {
+		k.noDials = make([]noDial, 32)
+	}
+	its := &k.noDials[0]
+	k.noDials = k.noDials[1:]
+	its.Context = k.ctx
+	return its
+}
 
 var _ aside.Breaker = (*call)(nil)
 

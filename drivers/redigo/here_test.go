@@ -87,3 +87,44 @@ func TestCallsWithADeadlineMakeNoConnectionThemselves(t *testing.T) {
 		})
 	}
 }
+
+type callNumber struct{}
+
+// keepsContext is a connection that keeps the ctx in which it was made, as those of tracers do.
+type keepsContext struct {
+	redis.ConnWithContext
+	t    *testing.T
+	made context.Context
+	by   any // the number of the call
+}
+
+func (c keepsContext) Do(name string, args ...any) (any, error) {
+	assert.Equal(c.t, c.by, c.made.Value(callNumber{}), "the ctx of another call")
+	return c.ConnWithContext.Do(name, args...)
+}
+
+// Not every dialer heeds a deadline, as one through an SSH tunnel. What it makes where no
+// connection should have been made is used, and must not get to see other calls.
+func TestConnectionsKeepTheContextTheyWereMadeIn(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		pool := r.pool()
+		dial := pool.DialContext
+		pool.MaxConnLifetime = 50 * time.Millisecond
+		pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
+			rc, err := dial(context.Background())
+			if err != nil {
+				return nil, err
+			}
+			return keepsContext{rc.(redis.ConnWithContext), t, ctx, ctx.Value(callNumber{})}, nil
+		}
+		c := r.wrap(pool)
+		for i := range 100 {
+			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), callNumber{}, i), time.Second)
+			_, err := c.Do(ctx, command("PING"))
+			cancel()
+			require.NoError(t, err)
+			time.Sleep(30 * time.Millisecond)
+		}
+		require.Greater(t, r.Dials(), 10)
+	})
+}
