@@ -33,6 +33,7 @@ type conn struct {
 	limit     time.Duration   // of a call, see call
 	gates     []gate          // one, or one for each part of a Cluster's slots
 	crew      aside.Crew      // makes the calls
+	dedicator dedicator       // has the connections of subs
 	subs      pubsub.Group
 	left      atomic.Pointer[time.Time] // when a demoted server was, see leave
 	life      context.Context           // ends with Close

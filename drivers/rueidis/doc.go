@@ -61,7 +61,9 @@
 //	                          others wait for the same connection
 //	SendToReplicas            must be false for what is not read-only
 //	ReplicaOnly               must be off
-//	BlockingPoolSize          must leave one connection for the subscription
+//	BlockingPoolSize          must leave one connection for the subscription. While there is
+//	                          none, locks poll, and a goroutine waits for one, which ends
+//	                          when there is one or the client is closed.
 //	Sentinel.                 should be set: without it one lost message binds
 //	TopologyRefreshInterval   the client to a former master
 //

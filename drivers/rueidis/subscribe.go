@@ -41,27 +41,27 @@ type arrival struct {
 // remove a channel.
 const probe = "__golocker:probe"
 
-// dialChannels is a [pubsub.Dialer]. Dedicate has neither a ctx nor an error, so
-// it runs aside, and the probe shows whether there is a connection.
+// dialChannels is a [pubsub.Dialer]. Dedicate has no error, so the probe shows whether
+// there is a connection. That is done aside: to set hooks rueidis may have to make
+// a second connection, for which it asks no ctx.
 func (c *conn) dialChannels(ctx context.Context) (pubsub.Conn, error) {
-	type dialed struct {
-		conn *channelConn
-		err  error
+	d, err := c.dedicator.take(ctx, c.client)
+	if err != nil {
+		return nil, fmt.Errorf("rueidis: subscribe: no dedicated connection yet (does the dial hang, or are all of BlockingPoolSize in use?): %w", err)
 	}
-	d, err := aside.Call(ctx, nil, func() dialed {
-		client, _ := c.client.Dedicate()
-		s := &channelConn{client: client, arrivals: make(chan arrival, 64), closed: make(chan struct{})}
-		s.lost = client.SetPubSubHooks(rue.PubSubHooks{OnMessage: s.onMessage, OnSubscription: s.onSubscription})
-		return dialed{s, s.probe(ctx)}
-	}, func(late dialed) { _ = late.conn.Close() })
+	s := &channelConn{client: d, arrivals: make(chan arrival, 64), closed: make(chan struct{})}
+	unusable, err := aside.Call(ctx, nil, func() error {
+		s.lost = d.SetPubSubHooks(rue.PubSubHooks{OnMessage: s.onMessage, OnSubscription: s.onSubscription})
+		return s.probe(ctx)
+	}, func(error) { _ = s.Close() })
 	if err != nil {
 		return nil, fmt.Errorf("rueidis: subscribe: %w", err)
 	}
-	if d.err != nil {
-		_ = d.conn.Close()
-		return nil, c.failure(ctx, d.err)
+	if unusable != nil {
+		_ = s.Close()
+		return nil, c.failure(ctx, unusable)
 	}
-	return d.conn, nil
+	return s, nil
 }
 
 // probe returns whether the server answers at all.

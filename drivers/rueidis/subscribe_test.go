@@ -1,6 +1,8 @@
 package rueidis_test
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"testing"
@@ -170,5 +172,32 @@ func TestSubscribeCtx(t *testing.T) {
 		assert.Zero(t, w.Open())
 		_, err = sub.Receive(t.Context())
 		assert.ErrorIs(t, err, driver.ErrClosed)
+	})
+}
+
+// Where rueidis speaks RESP2 it makes a second connection for messages, and asks no ctx.
+func TestSubscribeCloseWhileTheSecondConnectionIsMade(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		conn := connect(t, rueidis.Wrap(client(t, w, func(o *rue.ClientOption) {
+			o.AlwaysRESP2 = true
+			dial, dials := o.DialCtxFn, 0
+			o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, tls *tls.Config) (net.Conn, error) {
+				if dials++; dials == 3 { // after that for commands, and the first of the subscription
+					w.HangDials()
+				}
+				return dial(ctx, addr, d, tls)
+			}
+		})))
+		do(t, conn, "PING")
+		sub, err := conn.(driver.Subscriber).Subscribe(t.Context())
+		require.NoError(t, err)
+		require.ErrorIs(t, sub.Add(within(t, 50*time.Millisecond), "ch"), context.DeadlineExceeded)
+		require.Equal(t, 3, w.Dials())
+		start := time.Now()
+		require.NoError(t, sub.Close())
+		assert.Zero(t, time.Since(start))
+		w.ResumeDials()
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, 1, w.Open(), "a connection is left")
 	})
 }
