@@ -204,6 +204,30 @@ func TestBoundedWithoutDeadline(t *testing.T) {
 	}
 }
 
+// The package comment warns of options without which rueidis leaves no dead connection.
+func TestDeadConnectionsNeedPINGs(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*rue.ClientOption)
+		left   bool
+	}{
+		"defaults":            {func(*rue.ClientOption) {}, true},
+		"no KeepAlive":        {func(o *rue.ClientOption) { o.Dialer.KeepAlive = -1 }, false},
+		"no ConnWriteTimeout": {func(o *rue.ClientOption) { o.ConnWriteTimeout = -1 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *wire.Wire) {
+				conn := connect(t, rueidis.Wrap(client(t, w, c.change)))
+				listen(t, conn)
+				w.Mute()
+				for range 60 {
+					_, _ = conn.Do(within(t, 10*time.Second), command("PING"))
+				}
+				assert.Equal(t, c.left, w.Dials() > 1)
+			})
+		})
+	}
+}
+
 // The application's own call connects, and is cancelled: that is not the end of
 // our ctx.
 func TestCancellationOfOthers(t *testing.T) {

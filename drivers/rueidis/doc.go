@@ -54,7 +54,11 @@
 //	DisableAutoPipelining     no matter: lock commands are pipelined all the same
 //	AlwaysRESP2               no matter; subscribing takes one connection more
 //	ConnWriteTimeout,         how soon a dead connection is given up, 12 seconds
-//	Dialer.KeepAlive          by default. A call ends after 30 in any case.
+//	Dialer.KeepAlive          by default. A call ends after 30 in any case. Neither must be
+//	                          negative: rueidis sends no PING then, and goes on with a
+//	                          connection that is silently dead until TCP gives it up, which
+//	                          may take a quarter of an hour. No client tells whether it is,
+//	                          so that [Wrap] does not refuse it.
 //	AuthCredentialsFn         must not bring what the server refuses while a connection is
 //	                          open: calls in flight fail as not sent then, sent or not
 //	DialCtxFn                 must end by itself: a call's ctx does not end it, since
