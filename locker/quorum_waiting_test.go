@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,6 +124,87 @@ func TestQuorumWaiterLeavesEveryQueue(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A mortalNode is one from which a client is cut off, requests and messages, once it is dead.
+type mortalNode struct {
+	*fakeDeployment
+	dead *atomic.Bool
+}
+
+type mortalNodeConn struct {
+	*fakeConn
+	dead *atomic.Bool
+}
+
+func (m mortalNode) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := m.fakeDeployment.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return mortalNodeConn{c.(*fakeConn), m.dead}, nil
+}
+
+func (c mortalNodeConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	if c.dead.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return c.fakeConn.Do(ctx, cmd)
+}
+
+// A writer that waits keeps new readers out, and one that has died does so no longer than a lease
+// of its own would, however long its policy sleeps.
+func TestQuorumWriterThatDiedWaitingKeepsReadersOutForItsTTL(t *testing.T) {
+	const ttl = 3 * time.Second
+	for name, policy := range map[string][]Option{"none": nil, "a long sleep": {Retry(Constant(time.Minute))}} {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			var dead atomic.Bool
+			var connectors []driver.Connector
+			for _, f := range nodes {
+				connectors = append(connectors, mortalNode{f, &dead})
+			}
+			dying, err := NewQuorum(connectors, QuorumConfig{LongestTTL: ttl}, TTL(ttl))
+			require.NoError(t, err)
+			defer dying.Close()
+			c := nodes.client(t, QuorumConfig{LongestTTL: ttl}, TTL(ttl))
+			reading := must(t, c.Mutex("k", ForReading()))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() { _, _ = dying.Mutex("k", append(policy, ForWriting())...).Lock(ctx) }()
+			time.Sleep(100 * time.Millisecond)
+			dead.Store(true)
+			require.NoError(t, reading.Unlock(t.Context()))
+			begun := time.Now()
+			next := <-background(t, c.Mutex("k", ForReading()))
+			require.NotNil(t, next)
+			assert.LessOrEqual(t, time.Since(begun), ttl+placeSlack+told, "policy: %s", name)
+			require.NoError(t, next.Unlock(t.Context()))
+		})
+	}
+}
+
+// The writer is alive, but nodes without pub/sub tell it nothing. So it looks often enough not to
+// keep others from a lock that it could have. Those looks are no attempts of its policy.
+func TestQuorumWriterThatHearsNothingTakesTheFreeLock(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		for _, f := range nodes {
+			f.noPubSub = true
+		}
+		c, writers := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+		reading := must(t, c.Mutex("k", ForReading()))
+		writing := background(t, writers.Mutex("k", ForWriting(), Retry(Attempts(2, Constant(time.Minute)))))
+		time.Sleep(5 * time.Second)
+		require.NoError(t, reading.Unlock(t.Context()))
+		begun := time.Now()
+		w := <-writing
+		require.NotNil(t, w)
+		assert.LessOrEqual(t, time.Since(begun), pollInterval+told)
+		require.NoError(t, w.Unlock(t.Context()))
+		require.NoError(t, must(t, c.Mutex("k", ForReading())).Unlock(t.Context()))
+	})
 }
 
 // A distant node is one that a client's requests take a while to reach.

@@ -89,10 +89,14 @@ func (a *attempt) place(until time.Time) place {
 
 // nap is the longest sleep, of those no longer than d, after which a waiter has to see to its
 // place in the queue. One that nobody tells may be granted the lock unheard, and must take
-// note while that lasts.
+// note while that lasts. A writer's place at the nodes of a quorum keeps new readers out, also
+// where nobody holds the lock: after its death that is to last no longer than a lease would.
 func (a *attempt) nap(d time.Duration) time.Duration {
-	if a.client.quorum == nil && !a.client.hub.listens() {
+	if !a.client.hub.listens() {
 		d = min(d, pollInterval, a.req.ttl/2)
+	}
+	if a.client.quorum != nil && a.req.mode == modeWrite {
+		d = min(d, max(a.req.ttl/2, pollInterval))
 	}
 	return min(d, keepPlace)
 }
