@@ -59,7 +59,7 @@ func FuzzMessage(f *testing.F) {
 		h := newHub(nil)
 		defer h.stop()
 		h.running = true // without a server
-		waiter := h.join(nil, time.Time{})
+		waiter := h.join(&Mutex{}, time.Time{})
 		h.hear(driver.Message{Channel: h.channel, Payload: payload}, nil)
 		select {
 		case <-waiter.woken:

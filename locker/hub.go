@@ -23,8 +23,9 @@ type hub struct {
 
 	mu       sync.Mutex
 	slots    map[string]*slot
-	sleepers sleepers // those whose waiter sleeps
-	alarm    alarm    // for them
+	wanted   map[string]int // how many of them are for a lock, by its record
+	sleepers sleepers       // those whose waiter sleeps
+	alarm    alarm          // for them
 	running  bool
 	settled  chan struct{} // closed once it is known whether messages arrive
 	untried  int           // links of which that is not known
@@ -96,7 +97,7 @@ func newHub(links []*link) *hub {
 	ctx, stop := context.WithCancel(context.Background())
 	h := &hub{
 		links: links, untried: len(links), channel: sidePrefix + "c:" + newID(),
-		slots: map[string]*slot{}, settled: make(chan struct{}), ears: make([]*ear, len(links)),
+		slots: map[string]*slot{}, wanted: map[string]int{}, settled: make(chan struct{}), ears: make([]*ear, len(links)),
 		ctx: ctx, stop: stop,
 	}
 	h.alarm.ring = h.rouse
@@ -108,6 +109,7 @@ func (h *hub) join(m *Mutex, since time.Time) *slot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.slots[s.reservation] = s
+	h.wanted[m.keys.record]++
 	if len(h.slots) == 1 {
 		h.vigil.begin(time.Now())
 		h.probe()
@@ -121,7 +123,7 @@ func (h *hub) join(m *Mutex, since time.Time) *slot {
 	return s
 }
 
-// transfer notes that another call waits in the slot.
+// transfer notes that another call waits in the slot, for the same lock.
 func (h *hub) transfer(s *slot, m *Mutex, since time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,9 +134,21 @@ func (h *hub) leave(s *slot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.slots, s.reservation)
+	if record := s.mutex.keys.record; h.wanted[record] > 1 {
+		h.wanted[record]--
+	} else {
+		delete(h.wanted, record)
+	}
 	if len(h.slots) == 0 {
 		h.vigil.end(time.Now())
 	}
+}
+
+// crowd tells how many wait in all, and how many of them for the lock that s is for.
+func (h *hub) crowd(s *slot) (all, its int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.slots), h.wanted[s.mutex.keys.record]
 }
 
 // sleep has s woken at the given time, unless it gets up before.

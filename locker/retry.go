@@ -58,14 +58,31 @@ func Attempts(n int, policy RetryPolicy) RetryPolicy {
 	}
 }
 
-// pollInterval is how long a waiter that listens for messages sleeps at most when
-// it has no policy of its own: messages can be lost.
-const pollInterval = time.Second
+const (
+	// pollInterval is how long a waiter that listens for messages sleeps at most when
+	// it has no policy of its own, and not many others of its client wait: messages can
+	// be lost.
+	pollInterval = time.Second
+	// pollPause is the time between two looks of the waiters of a client, if they are
+	// many. Each look costs the server a tenth of a millisecond.
+	pollPause = 4 * time.Millisecond
+)
 
-// listening is the policy of a waiter that is told when the lock is free.
-func listening(_ int, r float64) (time.Duration, bool) {
-	return pollInterval*3/4 + time.Duration(r*float64(pollInterval/4)), true
+// listening is the policy of a waiter that is told when the lock is free, and looks after
+// interval at the latest.
+func listening(interval time.Duration) RetryPolicy {
+	return func(_ int, r float64) (time.Duration, bool) {
+		return interval*3/4 + time.Duration(r*float64(interval/4)), true
+	}
 }
 
-// polling is the policy of a waiter that must find out by itself.
-var polling = Exponential(8*time.Millisecond, 256*time.Millisecond)
+// polling is the policy of a waiter that must find out by itself, though no earlier than
+// least.
+func polling(least time.Duration) RetryPolicy {
+	return func(n int, r float64) (time.Duration, bool) {
+		sleep, _ := exponential(n, r)
+		return max(sleep, least*3/4+time.Duration(r*float64(least/4))), true
+	}
+}
+
+var exponential = Exponential(8*time.Millisecond, 256*time.Millisecond)

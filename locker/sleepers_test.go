@@ -25,7 +25,7 @@ func TestSleepersAreWokenAtTheirTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := idleHub(t)
 		for range 200 {
-			s, d := h.join(nil, time.Now()), rand.N(time.Minute)
+			s, d := h.join(&Mutex{}, time.Now()), rand.N(time.Minute)
 			if rand.N(3) == 0 {
 				h.sleep(s, time.Now().Add(d))
 				h.getUp(s)
@@ -62,7 +62,7 @@ func TestMessageMeetsTheEndOfTheSleep(t *testing.T) {
 		{wakeUp{seq: "6"}, grant, grant},
 	} {
 		h := idleHub(t)
-		s := h.join(nil, time.Time{})
+		s := h.join(&Mutex{}, time.Time{})
 		for _, w := range []wakeUp{c.first, c.second} {
 			if w.slept {
 				h.sleep(s, time.Now())

@@ -11,7 +11,6 @@ const (
 	// maxSleep bounds what a policy may ask for.
 	maxSleep = MaxTTL
 	// keepPlace is how often a waiter renews its place in the queue while it sleeps.
-	// While the server is unavailable it tries every pollInterval at least.
 	keepPlace = 30 * time.Second
 	// placeSlack is how much longer than two sleeps a place is kept. It bounds what a
 	// waiter that died costs those behind it: it may be granted the lock for the
@@ -132,13 +131,25 @@ func (a *attempt) policy(n int) (time.Duration, bool) {
 	policy := a.mutex.cfg.retry
 	switch {
 	case policy != nil:
-	case a.slot != nil && a.client.hub.listens():
-		policy = listening
+	case a.slot == nil:
+		policy = exponential
+	case a.client.hub.listens():
+		policy = listening(a.interval())
 	default:
-		policy = polling
+		all, _ := a.client.hub.crowd(a.slot)
+		policy = polling(min(time.Duration(all)*pollPause, pollInterval))
 	}
 	sleep, again := policy(n, rand.Float64())
 	return min(max(sleep, minSleep), maxSleep), again
+}
+
+// interval is after how long a waiter looks, if it need not be sooner. Of many waiters of a
+// client each does so less often, as far as nothing but a message is to be missed: a grant
+// that it has not heard of must still last, and one that it hears of is to be good
+// without another request.
+func (a *attempt) interval() time.Duration {
+	all, _ := a.client.hub.crowd(a.slot)
+	return max(pollInterval, min(time.Duration(all)*pollPause, a.req.ttl/2, keepPlace))
 }
 
 // sleep waits for a message, the end of the holder's lease, or the time until which
@@ -149,13 +160,17 @@ func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, ove
 	if nap := a.nap(d); nap < d {
 		d, over = nap, false
 	}
-	if (a.placeless || !errors.Is(a.reason, ErrLocked)) && d > pollInterval {
-		d, over = pollInterval, false // the lock may have become free unheard
+	if a.placeless || !errors.Is(a.reason, ErrLocked) {
+		if interval := a.interval(); interval < d {
+			d, over = interval, false // the lock may have become free unheard
+		}
 	}
 	if locked, ok := errors.AsType[*LockedError](a.reason); ok && locked.Holder.Remaining > 0 {
-		// Everybody else wakes then, too.
-		if end := locked.Holder.Remaining + time.Millisecond + rand.N(10*time.Millisecond); end < d {
-			d, over = end, false // the holder may have renewed it
+		// Everybody else wakes then, too, and the first who looks does so for all.
+		_, its := a.client.hub.crowd(a.slot)
+		spread := max(10*time.Millisecond, time.Duration(its)*pollPause)
+		if end := locked.Holder.Remaining + time.Millisecond + rand.N(spread); end < d {
+			d, over = end, a.mutex.cfg.retry == nil // the holder may have renewed it
 		}
 	}
 	a.client.hub.sleep(a.slot, time.Now().Add(d))

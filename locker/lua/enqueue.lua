@@ -54,6 +54,8 @@ end
 local function enqueue(queue, entries, reservation, life, want, first, last)
   local now = now_us()
   local e = place_of(queue, entries, reservation, now / 1000)
+  -- Many may poll, each of whom would spend a quarter of its time on that.
+  local clears = not e or now % 8 == 4
   if not e then
     if not first and full(queue) then
       clear_away(queue, entries, reservation, now)
@@ -94,7 +96,9 @@ local function enqueue(queue, entries, reservation, life, want, first, last)
     forget(queue, entries, reservation)
     return '', err
   end
-  clear_away(queue, entries, reservation, now)
+  if clears then
+    clear_away(queue, entries, reservation, now)
+  end
   return e.seq
 end
 
