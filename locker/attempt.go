@@ -353,7 +353,7 @@ func (a *attempt) take(g grant) (*Lease, bool) {
 		return nil, false
 	}
 	a.granted = true
-	if g.rest != nil {
+	if g.rest != nil && g.rest.nodes != 0 {
 		a.client.quorum.rests.add(g.rest)
 	}
 	return lease, true

@@ -78,8 +78,8 @@ type question struct {
 }
 
 // canvass is poll with a question that may not go to all nodes. It returns those that were
-// not asked.
-func (q *quorum) canvass(ctx context.Context, ask question, show func(node int, answers []driver.Result) (decided bool)) nodeSet {
+// not asked, and the round that hears those which have not answered yet.
+func (q *quorum) canvass(ctx context.Context, ask question, show func(node int, answers []driver.Result) (decided bool)) (*round, nodeSet) {
 	err := ctx.Err()
 	if err == nil && !q.enter() {
 		err = ErrClosed
@@ -88,7 +88,7 @@ func (q *quorum) canvass(ctx context.Context, ask question, show func(node int, 
 		for i := range q.nodes {
 			show(i, allFailed(ask.calls, driver.NotSent(err)))
 		}
-		return 0
+		return nil, 0
 	}
 	defer q.wg.Done()
 	q.polls.Add(1)
@@ -120,7 +120,7 @@ func (q *quorum) canvass(ctx context.Context, ask question, show func(node int, 
 			}
 			r.end(err)
 		}
-		return r.unheard()
+		return r, r.unheard()
 	}
 }
 

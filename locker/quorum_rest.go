@@ -10,16 +10,22 @@ import (
 // have not answered yet. They are asked a moment later, so that the loss of a node costs
 // the lease nothing; but a lease that is over by then, as most are that guard a few
 // instructions, never occupies them.
+//
+// Besides, it is told what nodes answer that have been asked, since those that refuse are
+// asked again.
 type rest struct {
 	quorum *quorum
 	call   call
-	nodes  nodeSet // not asked
-	bid    *bid    // not answered by all; nil if there is none
-	former call    // ends the id that the lease was taken up from, at nodes that were late; none if it was not
+	bid    *bid // not answered by all; nil if there is none
+	former call // ends the id that the lease was taken up from, at nodes that were late; none if it was not
 
-	mu   sync.Mutex
-	done bool // asked, or not to be asked any more
-	kept bool // not asked
+	mu     sync.Mutex
+	tenure *tenure    // once there is one
+	again  *returning // nil if no node has refused
+	nodes  nodeSet    // not asked; never changed
+	heeded nodeSet    // have nothing of the lock if they refuse
+	done   bool       // asked, or not to be asked any more
+	kept   bool       // not asked
 }
 
 // restPause is how long the rest of the nodes is not asked. Until then the lease has no
@@ -100,15 +106,19 @@ func (r *rest) ask() {
 	}
 	defer r.quorum.wg.Done()
 	r.done = true
-	r.quorum.tell(r.call, r.nodes)
+	r.heeded |= r.nodes
+	r.quorum.put(r.call, r.nodes, r)
 }
 
 // tell puts c to the nodes. Nobody waits for the answers. It is for who has entered the quorum.
-func (q *quorum) tell(c call, nodes nodeSet) {
+func (q *quorum) tell(c call, nodes nodeSet) { q.put(c, nodes, nil) }
+
+// put is tell, but rest hears the answers if it is not nil.
+func (q *quorum) put(c call, nodes nodeSet, rest *rest) {
 	round := newRound(q, question{calls: []call{c}}, nil)
 	round.mu.Lock()
 	defer round.mu.Unlock()
-	round.over = true
+	round.over, round.rest = true, rest
 	n := 0
 	for i := range q.nodes {
 		if nodes.has(i) {

@@ -24,6 +24,8 @@ type round struct {
 	asked    nodeSet
 	answered nodeSet
 	owed     nodeSet // of bid, when it was decided
+	refused  nodeSet // have said since that others have the lock
+	rest     *rest   // is told of that; nil if there is no lease yet, or none that wants to know
 }
 
 func newRound(q *quorum, ask question, show func(int, []driver.Result) bool) *round {
@@ -63,9 +65,16 @@ func (r *round) askRest() {
 // hear takes note of what a node has answered; if the round is over, that it has.
 func (r *round) hear(place int, answers []driver.Result) {
 	r.mu.Lock()
+	late := r.over
 	r.note(place, answers)
-	owed, last := r.owed.has(place), r.owed&^r.answered == 0
+	if late && refuses(answers[0]) {
+		r.refused.add(place)
+	}
+	owed, last, rest := r.owed.has(place), r.owed&^r.answered == 0, r.rest
 	r.mu.Unlock()
+	if late && rest != nil {
+		rest.hear(place, answers[0])
+	}
 	if !owed {
 		return
 	}
@@ -74,6 +83,15 @@ func (r *round) hear(place int, answers []driver.Result) {
 		close(r.bid.heard)
 	}
 	r.quorum.wg.Done()
+}
+
+// tells has rest told what nodes answer from now on, and returns those that have said since it was
+// decided that others have the lock.
+func (r *round) tells(rest *rest) (refused nodeSet) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rest = rest
+	return r.refused
 }
 
 // note needs mu, as do all below but end and unheard.

@@ -60,61 +60,86 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 		lead = q.lead(r, c, offer)
 	}
 	read := q.reader(r, taken)
+	var got tally
+	doubtful := nodeSet(0) // may have had the lock before they were asked last
+	put := func(ask question) error {
+		doubtful = taken.may()
+		var err error
+		got, err = q.grant(ctx, ask, read)
+		taken.note(got.ballot)
+		return err
+	}
 	ask := question{calls: []call{c}, lead: lead}
 	if lead != nil && lead[0].script == nil {
 		taken.bid = &bid{}
 		ask.bid, ask.moot = taken.bid, &taken.bid.moot
 	}
-	tokens, ballot, unasked, err := q.grant(ctx, ask, read)
-	taken.note(ballot)
+	err = put(ask)
 	brief := lead != nil && lead[0].script != c.script
-	leadOnly := brief && unasked.len() == len(q.nodes)-majority(len(q.nodes))
+	leadOnly := brief && got.unasked.len() == len(q.nodes)-majority(len(q.nodes))
 	scripted = !leadOnly
-	toldLittle := brief && (ballot.count(isNew)+ballot.count(isNotTold) > 0 || !try.brief && errors.Is(err, ErrLocked))
+	toldLittle := brief && (got.ballot.count(isNew)+got.ballot.count(isNotTold) > 0 || !try.brief && errors.Is(err, ErrLocked))
 	if err != nil && lead != nil && ctx.Err() == nil && toldLittle {
 		// The script for all cases knows more: for how long a node is new, who holds the lock.
 		scripted = true
-		tokens, ballot, unasked, err = q.grant(ctx, question{calls: []call{c}}, read)
-		taken.note(ballot)
+		err = put(question{calls: []call{c}})
 	}
-	if !try.more && errors.Is(err, ErrLocked) && ballot.hinges() && ctx.Err() == nil {
+	if !try.more && errors.Is(err, ErrLocked) && got.ballot.hinges() && ctx.Err() == nil {
 		// Whoever tries once is not told that others have the lock because a node was spared.
 		scripted = true
-		yes, heard, _, failed := q.grant(ctx, question{calls: []call{c}, earnest: true}, read)
-		taken.note(heard)
-		if !errors.Is(failed, ErrUnavailable) { // else the node does not answer
-			tokens, err = yes, failed
+		before := got
+		if failed := put(question{calls: []call{c}, earnest: true}); errors.Is(failed, ErrUnavailable) {
+			got = before // the node does not answer
+		} else {
+			err = failed
 		}
 	}
-	if err != nil && q.cfg.Bootstrap && q.bootstrap(ctx, ballot) {
-		tokens, ballot, _, err = q.grant(ctx, question{calls: []call{c}}, read)
-		taken.note(ballot)
+	if err != nil && q.cfg.Bootstrap && q.bootstrap(ctx, got.ballot) {
+		err = put(question{calls: []call{c}})
 	}
 	if err != nil {
 		return 0, nil, scripted, err
 	}
-	for i, v := range ballot {
-		if isNotTold(v) { // it holds nothing, as those that were not asked
-			unasked.add(i)
-		}
-	}
-	if late := taken.bid.isLate(); unasked != 0 || late {
-		left = &rest{quorum: q, call: c, nodes: unasked}
-		if late {
-			left.bid = taken.bid
-		}
-	}
+	left = q.rest(c, got, taken.bid, doubtful)
 	if !r.fenced || r.mode == modeRead {
 		return 0, left, scripted, nil
 	}
 	q.diskless.lockFenced()
-	token, ok := tokens.agreed(majority(len(q.nodes)))
+	token, ok := got.tokens.agreed(majority(len(q.nodes)))
 	if ok {
 		return token, left, scripted, nil
 	}
 	left.ask()
 	token, err = q.agree(ctx, r, token)
 	return token, left, scripted, err
+}
+
+// rest is what is left to be asked for the lock that a majority has given. The doubtful nodes may
+// have had it before.
+func (q *quorum) rest(c call, got tally, bid *bid, doubtful nodeSet) *rest {
+	var refused, open nodeSet
+	for i, v := range got.ballot {
+		switch {
+		case !v.in:
+			open.add(i)
+		case v.Err == nil || got.unasked.has(i):
+		case isNotTold(v): // it holds nothing, as those that were not asked
+			got.unasked.add(i)
+		case errors.Is(v.Err, ErrLocked):
+			refused.add(i)
+		}
+	}
+	refused, open = refused&^doubtful, open&^doubtful
+	if !bid.isLate() {
+		bid = nil
+	}
+	if bid == nil && got.unasked|refused|open == 0 {
+		return nil
+	}
+	left := &rest{quorum: q, call: c, bid: bid, nodes: got.unasked, done: got.unasked == 0}
+	left.refusedBy(refused)
+	left.hears(got.round, open)
+	return left
 }
 
 // taken is where a lock may have been given.
@@ -141,6 +166,16 @@ func (t *taken) anywhere() bool {
 		}
 	}
 	return false
+}
+
+// may is the nodes that may have given the lock.
+func (t *taken) may() (nodes nodeSet) {
+	for i := range t.nodes {
+		if t.nodes[i].may {
+			nodes.add(i)
+		}
+	}
+	return nodes
 }
 
 // certain is how many nodes have given the lock.
@@ -191,21 +226,21 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 // attach takes the lease up at a majority of the nodes. What it says of failures holds as
 // for acquire.
 func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, taken *taken) (token Token, owner string, err error) {
-	tokens, ballot, _, err := q.grant(ctx, question{calls: []call{attachCall(r, old, unsure, q.offer())}}, func(_ int, answers []driver.Result) (Token, error) {
+	got, err := q.grant(ctx, question{calls: []call{attachCall(r, old, unsure, q.offer())}}, func(_ int, answers []driver.Result) (Token, error) {
 		token, o, err := r.attached(answers[0].Value)
 		if err == nil {
 			owner = o
 		}
 		return token, err
 	})
-	taken.note(ballot)
+	taken.note(got.ballot)
 	if err != nil {
 		return 0, "", err
 	}
-	if tokens.largest() == 0 || r.mode == modeRead {
+	if got.tokens.largest() == 0 || r.mode == modeRead {
 		return 0, owner, nil
 	}
-	token, ok := tokens.agreed(majority(len(q.nodes)))
+	token, ok := got.tokens.agreed(majority(len(q.nodes)))
 	if !ok {
 		token, err = q.agree(ctx, r, token)
 	}
@@ -235,19 +270,27 @@ func (t tokens) agreed(need int) (Token, bool) {
 	return largest, n >= need
 }
 
+// A tally is what nodes have answered that were asked for a lock.
+type tally struct {
+	tokens  tokens
+	ballot  ballot
+	unasked nodeSet
+	round   *round // hears those that have not answered yet
+}
+
 // grant puts the one call that takes the lock, or what leads up to it. It returns as soon as
 // the nodes have given it, or it is certain why not, and tells which were not asked; the
 // first time it waits until it is known that the nodes are different servers, or that some
 // do not answer. read is about what a node has answered, if its first answer is no error.
-func (q *quorum) grant(ctx context.Context, ask question, read func(node int, answers []driver.Result) (Token, error)) (tokens, ballot, nodeSet, error) {
+func (q *quorum) grant(ctx context.Context, ask question, read func(node int, answers []driver.Result) (Token, error)) (tally, error) {
 	if err := q.fault(); err != nil {
-		return nil, nil, 0, err
+		return tally{}, err
 	}
 	yes, b := make(tokens, 0, len(q.nodes)), make(ballot, len(q.nodes))
 	if ask.moot == nil {
 		ask.moot = new(atomic.Bool)
 	}
-	unasked := q.canvass(ctx, ask, func(node int, answers []driver.Result) bool {
+	round, unasked := q.canvass(ctx, ask, func(node int, answers []driver.Result) bool {
 		r := answers[0]
 		if r.Err == nil {
 			var token Token
@@ -273,10 +316,10 @@ func (q *quorum) grant(ctx context.Context, ask question, read func(node int, an
 	}
 	if err != nil {
 		ask.moot.Store(true)
-		return nil, b, 0, err
+		return tally{ballot: b}, err
 	}
 	q.met.Store(true)
-	return yes, b, unasked, nil
+	return tally{yes, b, unasked, round}, nil
 }
 
 func isNew(v vote) bool {

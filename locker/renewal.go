@@ -47,6 +47,9 @@ func (t *tenure) due(now moment) (renewal need) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.checkAt(now)
+	if t.held != nil {
+		t.rest.askAgain(now.at, min(t.lapse.Sub(now.at), t.lasts))
+	}
 	if ttl := t.renewalTTL(); ttl > 0 && !t.renewAt.IsZero() && t.renewAt.Sub(now.at) <= renewalSlack(ttl) {
 		t.renewAt = time.Time{}
 		// Half of what is left, so that a reply that is lost can be made up for.
@@ -74,6 +77,9 @@ func (t *tenure) next() (at time.Time, early time.Duration) {
 		if end := l.deadline(); end.Before(at) {
 			at = end
 		}
+	}
+	if again := t.rest.nextAsking(); !again.IsZero() && again.Before(at) {
+		at = again
 	}
 	if ttl := t.renewalTTL(); ttl > 0 && !t.renewAt.IsZero() && t.renewAt.Before(at) {
 		return t.renewAt, renewalSlack(ttl)

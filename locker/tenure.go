@@ -100,6 +100,9 @@ func (t *tenure) watch(apart bool) bool {
 	if !t.client.dog.add(&t.job, at, early) {
 		return false
 	}
+	if t.rest.begin(t) {
+		t.plan()
+	}
 	if !apart {
 		t.client.holdings.add(t)
 	}

@@ -250,6 +250,9 @@ func (t *tenure) releaseCall() call {
 	if t.rest != nil && clear == 0 {
 		remember = max(remember, echoLife) // a script has gone to the rest
 	}
+	if t.rest.owes() {
+		remember = max(remember, voidLife(t.mutex.ttl))
+	}
 	if clear != 0 && t.term.leftAt(now()) <= 0 {
 		// It may have run out, and been granted to others by those nodes. They know.
 		clear = 0

@@ -1,0 +1,167 @@
+package locker
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A node may have said that others have the lock when a majority had given it: a contender that lost
+// the vote held it there for a moment, or somebody's release has not reached it. Such a node is asked
+// again, as long as the lease is held. Else a lease that was contended for would stand on a bare
+// majority for the whole of its life, and be lost with one of its nodes.
+//
+// That is no renewal which brings a lease back to a node that has forgotten it: one that says no has
+// nothing of the lease, and the request is the late first step that [rest.ask] makes at those that were not asked.
+// A node that may have had the lease is never asked again: it has said yes, or not answered,
+// be it to an earlier request of the same attempt, or takes no part since it may have forgotten.
+
+// A returning is the nodes of a lease that are to be asked again.
+type returning struct {
+	nodes nodeSet
+	owed  nodeSet // were asked again, and have not answered
+	tries int
+	at    time.Time // when they are; zero if there are none
+}
+
+// againPause is after how long a node is asked again at least, and five times as much at most. Who
+// lost the vote gives back what it has within a few round trips. From one time to the next it is 4 times
+// longer, until it is beyond the longest TTL: so long what a missed release has left stands in the way.
+const againPause = 20 * time.Millisecond
+
+// refuses tells of the answer to a call for a lock that the node has nothing of it, and might have given
+// it at another time: it is not free there, or the node was asked too little.
+func refuses(r driver.Result) bool {
+	if r.Err != nil {
+		return false
+	}
+	status, _, ok := splitReply(r.Value)
+	return r.Value == nil || ok && (status == 0 || status == 2) // see [request.acquired], and [node.set]
+}
+
+// hears has the rest told what those of the nodes answer to round that have not yet. It may be called on nil.
+func (r *rest) hears(round *round, nodes nodeSet) {
+	if r == nil || nodes == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heeded |= nodes
+	r.refusedBy(round.tells(r) & nodes)
+}
+
+// hear is told what a node has answered.
+func (r *rest) hear(place int, answer driver.Result) {
+	r.mu.Lock()
+	var t *tenure
+	if r.again != nil && driver.OutcomeOf(answer.Err) != driver.OutcomeUnknown {
+		r.again.owed &^= only(place)
+	}
+	if refuses(answer) && r.refusedBy(only(place)&r.heeded) {
+		t = r.tenure
+	}
+	r.mu.Unlock()
+	if t != nil {
+		t.replan()
+	}
+}
+
+// refusedBy notes nodes that have nothing of the lock, and tells whether it has now been settled when they
+// are asked again. It needs mu.
+func (r *rest) refusedBy(nodes nodeSet) (settled bool) {
+	if nodes == 0 {
+		return false
+	}
+	if r.again == nil {
+		r.again = &returning{}
+	}
+	r.again.nodes |= nodes
+	return r.settle()
+}
+
+// settle needs mu.
+func (r *rest) settle() bool {
+	a := r.again
+	pause := againPause << (2 * a.tries)
+	if r.tenure == nil || a.nodes == 0 || !a.at.IsZero() || pause > r.quorum.cfg.LongestTTL {
+		return false
+	}
+	a.at = time.Now().Add(pause + rand.N(4*pause))
+	return true
+}
+
+// begin tells that the lease is held, and whether nodes are to be asked again. It may be called on nil.
+func (r *rest) begin(t *tenure) bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tenure = t
+	return r.again != nil && r.settle()
+}
+
+// nextAsking is when nodes are asked again, zero if none is. It may be called on nil.
+func (r *rest) nextAsking() time.Time {
+	if r == nil {
+		return time.Time{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.again == nil {
+		return time.Time{}
+	}
+	return r.again.at
+}
+
+// askAgain asks them if it is time. It is for who knows that the lease is held, and lapses so much later unless it is
+// renewed: what a node gives lasts no longer, as no answer is waited for. It may be called on nil.
+func (r *rest) askAgain(now time.Time, left time.Duration) {
+	if at := r.nextAsking(); at.IsZero() || now.Before(at) {
+		return
+	}
+	r.ask() // from now on the release concerns all nodes
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.again
+	a.at = time.Time{}
+	left = left.Truncate(time.Millisecond)
+	if left <= 0 || !r.quorum.enter() {
+		return
+	}
+	defer r.quorum.wg.Done()
+	nodes := a.nodes
+	a.nodes, a.owed = 0, a.owed|nodes
+	a.tries++
+	r.heeded |= nodes
+	r.quorum.put(r.call.arming(left), nodes, r)
+}
+
+// owes tells that a node which was asked again has not answered: the request may still be on its
+// way. It may be called on nil.
+func (r *rest) owes() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.again != nil && r.again.owed != 0
+}
+
+// arming is the call, made by [acquireCall], with another TTL.
+func (c call) arming(ttl time.Duration) call {
+	c.command.Args = slices.Clone(c.command.Args)
+	c.args()[acquireTTL] = millis(ttl)
+	return c
+}
+
+// replan has the watchdog know of a time that has been settled.
+func (t *tenure) replan() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.held != nil {
+		t.plan()
+	}
+}

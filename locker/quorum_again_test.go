@@ -1,0 +1,423 @@
+package locker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// has tells whether the node has the lease in the record.
+func (f *fakeDeployment) has(l *Lease, key string) bool {
+	if value, err := f.Get(key); err == nil {
+		return strings.Contains(value, l.tenure.id)
+	}
+	return f.HGet(key, l.tenure.id) != ""
+}
+
+func (q fakeQuorum) have(l *Lease, key string) int {
+	n := 0
+	for _, f := range q {
+		if f.has(l, key) {
+			n++
+		}
+	}
+	return n
+}
+
+// soonAgain is how long it takes until a node that has refused has been asked again.
+const soonAgain = 6 * againPause
+
+// eachContended runs test with a lease of each kind that all nodes but one have. Another contender has
+// the lock there until test calls lose: at a node that was asked first, or last, or that answers
+// late.
+func eachContended(t *testing.T, test func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()), more ...Option) {
+	for _, c := range []struct {
+		kind, where  string
+		opts, theirs []Option
+	}{
+		{"mutex", "first", nil, nil},
+		{"mutex", "last", nil, nil},
+		{"fenced mutex", "late", []Option{Fenced()}, nil},
+		{"reentrant", "first", []Option{Reentrant(), Fenced()}, nil},
+		{"writing", "late", []Option{ForWriting()}, nil},
+		{"reading", "last", []Option{ForReading()}, []Option{ForWriting()}},
+	} {
+		t.Run(c.kind+", "+c.where, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				client := nodes.client(t, QuorumConfig{})
+				meetAt(t, client, "k")
+				order := client.quorum.order("k")
+				refusing := nodes[order[0]]
+				if c.where == "last" {
+					refusing = nodes[order[2]]
+				}
+				theirs := append(c.theirs, TTL(time.Hour))
+				if c.theirs == nil {
+					theirs = append(c.opts, theirs...)
+				}
+				other := must(t, refusing.client(t).Mutex("k", theirs...))
+				if c.where == "late" {
+					refusing.answersLate(3 * time.Millisecond)
+				}
+				lease := must(t, client.Mutex("k", append(c.opts, more...)...))
+				time.Sleep(10 * time.Millisecond)
+				synctest.Wait()
+				refusing.heal()
+				require.Equal(t, 2, nodes.have(lease, "k"))
+				test(t, nodes, refusing, lease, func() { assert.NoError(t, other.Unlock(t.Context())) })
+			})
+		})
+	}
+}
+
+// acquires counts the requests for a lock that come to the node from now on.
+func (f *fakeDeployment) acquires() *atomic.Int32 {
+	n := new(atomic.Int32)
+	f.set(func() {
+		f.before = func(_ context.Context, cmd driver.Command) error {
+			if isAcquire(cmd) {
+				n.Add(1)
+			}
+			return nil
+		}
+	})
+	return n
+}
+
+func isAcquire(cmd driver.Command) bool {
+	return mutexFamily.acquire.runs(cmd) || holdFamily.acquire.runs(cmd) || takeScript.runs(cmd) || isSet(cmd)
+}
+
+// A contender that lost the vote has had one node for a moment. Soon the lease stands on all nodes,
+// so that the loss of a minority costs it nothing.
+func TestQuorumContendedLeaseIsNotLostWithAMinority(t *testing.T) {
+	for name, trouble := range map[string]func(f *fakeDeployment){
+		"hung": (*fakeDeployment).hang, "down": (*fakeDeployment).down, "empty": func(f *fakeDeployment) { f.FlushAll() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()) {
+				deadline, left := lease.Deadline(), time.Duration(0)
+				lose()
+				time.Sleep(soonAgain)
+				assert.Equal(t, 3, nodes.have(lease, "k"))
+				assert.Equal(t, deadline, lease.Deadline(), "nobody waits for the answer")
+				for _, f := range nodes {
+					if f != refusing {
+						left = max(left, f.pttl(t, "k"))
+					}
+				}
+				assert.LessOrEqual(t, refusing.pttl(t, "k"), left+10*time.Millisecond, "it lasts no longer than elsewhere")
+				for _, f := range nodes {
+					if f != refusing {
+						trouble(f)
+						break
+					}
+				}
+				time.Sleep(2 * time.Minute)
+				require.True(t, lease.Valid(), "%v", lease.Err())
+				token := lease.Token()
+				require.NoError(t, lease.Unlock(t.Context()))
+				synctest.Wait()
+				assert.False(t, refusing.Exists("k"))
+				if token != 0 {
+					next := must(t, lease.mutex)
+					assert.Greater(t, next.Token(), token)
+					require.NoError(t, next.Unlock(t.Context()))
+				}
+			})
+		})
+	}
+}
+
+// Where clients contend for a lock for good, each lease comes to stand on all nodes.
+func TestQuorumContendedLeasesStandOnAllNodes(t *testing.T) {
+	for n, opts := range map[int][]Option{3: nil, 5: {Fenced()}, 7: {Reentrant()}} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			quorumBubble(t, n, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				for i, f := range nodes {
+					f.jittery(rand.New(rand.NewPCG(1, uint64(i))))
+				}
+				few := atomic.Int32{}
+				var wg sync.WaitGroup
+				for range 4 {
+					c := nodes.client(t, QuorumConfig{})
+					wg.Go(func() {
+						for range 4 {
+							lease, err := c.Mutex("k", opts...).Lock(t.Context())
+							if !assert.NoError(t, err) {
+								return
+							}
+							time.Sleep(10 * time.Millisecond)
+							if nodes.have(lease, "k") < n {
+								few.Add(1)
+							}
+							time.Sleep(3 * time.Second) // nodes have been asked again three times by then
+							assert.Equal(t, n, nodes.have(lease, "k"))
+							assert.NoError(t, lease.Unlock(t.Context()))
+						}
+					})
+				}
+				wg.Wait()
+				assert.NotZero(t, few.Load(), "leases that were contended for")
+			})
+		})
+	}
+}
+
+// jittery makes a node one in a network where a request takes 0.2 to 1.2 ms.
+func (f *fakeDeployment) jittery(r *rand.Rand) {
+	var mu sync.Mutex
+	f.set(func() {
+		f.before = func(ctx context.Context, cmd driver.Command) error {
+			mu.Lock()
+			d := 200*time.Microsecond + time.Duration(r.IntN(1000))*time.Microsecond
+			mu.Unlock()
+			return wait(d)(ctx, cmd)
+		}
+	})
+}
+
+// What a node asks for once more is overtaken by what ends the lease, or comes to it again. It keeps
+// nothing.
+func TestQuorumNodeThatIsAskedAgainLateKeepsNothing(t *testing.T) {
+	ends := map[string]func(t *testing.T, l *Lease){
+		"Unlock": func(t *testing.T, l *Lease) { require.NoError(t, l.Unlock(t.Context())) },
+		"Close":  func(t *testing.T, l *Lease) { require.NoError(t, l.tenure.client.Close()) },
+		"Detach": func(t *testing.T, l *Lease) {
+			id, err := l.Detach(t.Context(), 10*time.Second)
+			require.NoError(t, err)
+			taken, err := l.mutex.Attach(t.Context(), id)
+			require.NoError(t, err)
+			require.NoError(t, taken.Unlock(t.Context()))
+		},
+	}
+	for how, late := range map[string]time.Duration{"in time": 300 * time.Millisecond, "unanswered": 30 * time.Second, "again": 0} {
+		for name, end := range ends {
+			t.Run(name+", "+how, func(t *testing.T) {
+				eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()) {
+					lose()
+					asked := make(chan driver.Command, 1)
+					refusing.set(func() {
+						refusing.before = func(ctx context.Context, cmd driver.Command) error {
+							switch {
+							case !isAcquire(cmd):
+							case late == 30*time.Second: // the driver gives up, and the request goes on
+								asked <- cmd
+								return errLostReply
+							default:
+								select {
+								case asked <- cmd:
+								default:
+								}
+								return wait(late)(ctx, cmd)
+							}
+							return nil
+						}
+					})
+					var cmd driver.Command
+					select {
+					case cmd = <-asked:
+					case <-time.After(soonAgain):
+						require.Fail(t, "the node is not asked again")
+					}
+					if late == 0 {
+						synctest.Wait()
+						require.True(t, refusing.has(lease, "k"))
+					}
+					end(t, lease)
+					refusing.heal()
+					switch how {
+					case "unanswered":
+						time.Sleep(late)
+						refusing.do(t, cmd.Args...)
+					case "again":
+						time.Sleep(echoLife - time.Second)
+						refusing.do(t, cmd.Args...)
+					default:
+						time.Sleep(time.Second)
+					}
+					synctest.Wait()
+					assert.Zero(t, nodes.holding("k"))
+				})
+			})
+		}
+	}
+}
+
+// Once the lease is over, however that is, no node is asked again.
+func TestQuorumNodeIsNotAskedAgainForALeaseThatIsOver(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, nodes fakeQuorum, l *Lease){
+		"Unlock": func(t *testing.T, _ fakeQuorum, l *Lease) { require.NoError(t, l.Unlock(t.Context())) },
+		"Close":  func(t *testing.T, _ fakeQuorum, l *Lease) { require.NoError(t, l.tenure.client.Close()) },
+		"Detach": func(t *testing.T, _ fakeQuorum, l *Lease) {
+			_, err := l.Detach(t.Context(), 20*time.Second)
+			require.NoError(t, err)
+		},
+		"loss": func(t *testing.T, nodes fakeQuorum, l *Lease) {
+			for _, f := range nodes {
+				if f.has(l, "k") {
+					f.Del("k")
+				}
+			}
+			require.ErrorIs(t, l.Extend(t.Context(), time.Second), ErrNotHeld)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()) {
+				lose()
+				end(t, nodes, lease)
+				synctest.Wait()
+				asks := refusing.acquires()
+				time.Sleep(time.Hour)
+				assert.Zero(t, asks.Load())
+				assert.Zero(t, nodes.holding("k"))
+			})
+		})
+	}
+	t.Run("deadline", func(t *testing.T) {
+		eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()) {
+			time.Sleep(time.Until(lease.Deadline()))
+			lose()
+			synctest.Wait()
+			asks := refusing.acquires()
+			time.Sleep(time.Hour)
+			assert.Zero(t, asks.Load())
+			assert.Zero(t, nodes.holding("k"))
+		}, NoRenewal(), TTL(time.Second))
+	})
+}
+
+// What a node gives late ends with what the others have given, so that nobody has to wait for
+// longer where the holder dies.
+func TestQuorumNodeThatIsAskedAgainGivesNoMoreThanIsLeft(t *testing.T) {
+	eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()) {
+		time.Sleep(time.Second)
+		lose()
+		for !refusing.has(lease, "k") {
+			require.True(t, lease.Valid(), "the node is not asked again")
+			time.Sleep(100 * time.Millisecond)
+		}
+		for _, f := range nodes {
+			assert.LessOrEqual(t, f.pttl(t, "k"), time.Until(lease.Deadline())+margin(30*time.Second)+10*time.Millisecond)
+		}
+		time.Sleep(time.Until(lease.Deadline()) + margin(30*time.Second) + time.Second)
+		assert.Zero(t, nodes.holding("k"))
+	}, NoRenewal(), TTL(30*time.Second))
+}
+
+// A node where somebody's lock stays is asked again a few times only.
+func TestQuorumNodeThatKeepsRefusingIsAskedSeldom(t *testing.T) {
+	eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, _ func()) {
+		asks := refusing.acquires()
+		time.Sleep(30 * time.Minute)
+		assert.EqualValues(t, 6, asks.Load())
+		require.NoError(t, lease.Unlock(t.Context()))
+		synctest.Wait()
+		assert.Equal(t, 1, nodes.holding("k"))
+	})
+}
+
+// A node that may have had the lease does not get it back: one that has given it and forgotten it,
+// or whose answer was lost, or that is in quarantine when it is asked again.
+func TestQuorumLeaseIsNotBroughtBackToANodeThatMayHaveHadIt(t *testing.T) {
+	for _, opts := range [][]Option{{}, {Fenced()}, {Reentrant()}} {
+		setup := func(t *testing.T, test func(t *testing.T, nodes fakeQuorum, c *Client, order order)) {
+			quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				meetAt(t, c, "k")
+				test(t, nodes, c, c.quorum.order("k"))
+			})
+		}
+		never := func(t *testing.T, f *fakeDeployment, l *Lease) {
+			t.Helper()
+			asks := f.acquires()
+			for range 100 {
+				time.Sleep(time.Second)
+				require.False(t, f.has(l, "k"))
+				require.True(t, l.Valid())
+			}
+			assert.LessOrEqual(t, asks.Load(), int32(1))
+		}
+		t.Run("forgotten", func(t *testing.T) {
+			setup(t, func(t *testing.T, nodes fakeQuorum, c *Client, order order) {
+				lease := must(t, c.Mutex("k", opts...))
+				everywhere()
+				nodes[order[0]].Del("k")
+				never(t, nodes[order[0]], lease)
+			})
+		})
+		t.Run("unanswered", func(t *testing.T) {
+			setup(t, func(t *testing.T, nodes fakeQuorum, c *Client, order order) {
+				f := nodes[order[0]]
+				f.set(func() {
+					f.after = func(_ context.Context, cmd driver.Command) error {
+						if isAcquire(cmd) {
+							return errLostReply
+						}
+						return nil
+					}
+				})
+				lease := must(t, c.Mutex("k", opts...))
+				everywhere()
+				f.heal()
+				f.Del("k")
+				never(t, f, lease)
+			})
+		})
+		t.Run("unanswered and refused", func(t *testing.T) {
+			setup(t, func(t *testing.T, nodes fakeQuorum, c *Client, order order) {
+				// The first request is answered by nobody, and the next, under the same id, with no by a node
+				// that has forgotten the lease meanwhile and given it to others.
+				f, first := nodes[order[0]], atomic.Bool{}
+				for _, other := range nodes {
+					other.set(func() {
+						asked := false
+						other.before = func(_ context.Context, cmd driver.Command) error {
+							if isAcquire(cmd) && !asked && other != f {
+								asked = true
+								return errLostReply
+							}
+							return nil
+						}
+						other.after = func(_ context.Context, cmd driver.Command) error {
+							if isAcquire(cmd) && other == f && first.CompareAndSwap(false, true) {
+								f.Del("k")
+								must(t, f.client(t).Mutex("k", append(opts, TTL(10*time.Second), NoRenewal())...))
+								return errLostReply
+							}
+							return nil
+						}
+					})
+				}
+				lease := must(t, c.Mutex("k", opts...))
+				everywhere()
+				require.False(t, f.has(lease, "k"))
+				never(t, f, lease)
+			})
+		})
+		t.Run("in quarantine", func(t *testing.T) {
+			setup(t, func(t *testing.T, nodes fakeQuorum, c *Client, order order) {
+				f := nodes[order[0]]
+				must(t, f.client(t).Mutex("k", opts...))
+				lease := must(t, c.Mutex("k", opts...))
+				everywhere()
+				f.FlushAll()
+				never(t, f, lease)
+			})
+		})
+	}
+}
