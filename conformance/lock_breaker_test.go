@@ -114,11 +114,11 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 	}
 	found := map[string]luaScript{}
 	for before, names := range map[string][]string{
-		base + read("young"):                              {"inspect"},
-		base + mutex:                                      {"attach", "unattach"},
-		base + mutex + read("renewals"):                   {"renew"},
-		base + mutex:                                      {"renew", "attach", "unattach", "turn"},
-		base + queue + mutex + read("young"):              {"break"},
+		base + read("young"):            {"inspect"},
+		base + mutex:                    {"attach", "unattach"},
+		base + mutex + read("renewals"): {"renew"},
+		base + mutex:                    {"renew", "attach", "unattach", "turn"},
+		base + queue + mutex + holds + read("young"):      {"break"},
 		base + queue + mutex + read("handover"):           {"release", "giveup"},
 		base + queue + enqueue + mutex + read("handover"): {"acquire"},
 		base + queue + enqueue + holds:                    {"hold"},

@@ -177,8 +177,7 @@ var readWriteShareCases = []testCase{
 			if h.Remaining > k.times.long || h.Remaining < k.times.long-k.time.bound {
 				k.Errorf("Inspect says that %v remain of %v", h.Remaining, k.times.long)
 			}
-			h.Remaining = 0
-			if w := (locker.Holder{Mode: locker.Reading, Owner: h.Owner, Holds: want[h.Owner], Label: "a", Metadata: "a report"}); h != w {
+			if w := (locker.Holder{Mode: locker.Reading, Owner: h.Owner, Holds: want[h.Owner], Label: "a", Metadata: "a report"}); !sameHolder(h, w) {
 				k.Errorf("Inspect says that a holder is %+v; want %+v", h, w)
 			}
 		}
@@ -214,5 +213,25 @@ var readWriteShareCases = []testCase{
 		}
 		k.valid(w, "after its former holders' Unlock")
 		k.unlock(w)
+	}),
+	readWriteCase("ForceReleaseFrom", needs{}, func(k *lockKit) {
+		// It ends the lease of one reader, and others go on reading.
+		name := k.key("lock")
+		dead := k.take(k.reading(k.client(locker.Label("dead")), name, locker.TTL(k.times.ttl)))
+		alive := k.take(k.reading(k.client(locker.Label("alive")), name, locker.TTL(k.times.long)))
+		writer := k.later(k.ctx, k.writing(k.client(), name))
+		k.waiters(name, 1)
+		for _, h := range k.inspect(name).Holders {
+			if h.Label != "dead" {
+				continue
+			}
+			if h, err := k.undisturbed().ForceReleaseFrom(k.ctx, name, h); err != nil || len(h) != 1 || h[0].Label != "dead" {
+				k.Errorf("ForceReleaseFrom gave (%+v, %v); want one reader", h, err)
+			}
+		}
+		k.ended(dead, k.times.ttl, locker.ErrLost)
+		k.is("Extend of a reader that was spared", alive.Extend(k.ctx, k.times.long), nil)
+		k.unlock(alive)
+		k.unlock(k.granted(writer, k.times.poll+k.times.grant, "the writer after the last reader"))
 	}),
 }

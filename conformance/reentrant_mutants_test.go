@@ -10,7 +10,7 @@ var reentrantMutants = []lockMutant{
 		"Reentrant/OtherProcess"),
 	luaMutant("whoever asks is let in", "hold", "blocked = h\n    end", "blocked = nil\n    end",
 		"Reentrant/Nested", "Reentrant/SameOwner", "ReadWrite/Alone"),
-	luaMutant("hold tells no holder", "hold", "math.max(math.ceil(h.expires - now), 0), h.text, seq}", "math.max(math.ceil(h.expires - now), 0), '', seq}",
+	luaMutant("hold tells no holder", "hold", "math.max(math.ceil(h.expires - now), 0), h.text, seq, h.id}", "math.max(math.ceil(h.expires - now), 0), '', seq}",
 		"Reentrant/SameOwner", "ReadWrite/Share"),
 	luaMutant("kinds are not told apart", "", "elseif kind and kind ~= kinds[mode] then", "elseif false then",
 		"Reentrant/KindMismatch"),

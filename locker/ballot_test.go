@@ -419,6 +419,7 @@ func TestInspectVerdict(t *testing.T) {
 
 func TestBreakVerdict(t *testing.T) {
 	broken := append([]any{int64(1)}, mutexAt('a', 5000)[1:4]...)
+	others := append([]any{int64(-1)}, mutexAt('b', 5000)[1:4]...)
 	foreign, none := []any{int64(-2), "list"}, []any{int64(0)}
 	young := func(reply any) any { return []any{int64(-5), int64(7000), reply} }
 	for _, test := range []struct {
@@ -426,11 +427,17 @@ func TestBreakVerdict(t *testing.T) {
 		want    int64
 	}{
 		{[3]any{none, none, none}, 0},
-		{[3]any{broken, none, none}, 0}, // a leftover
+		{[3]any{broken, none, none}, 1}, // a leftover, which has been ended
 		{[3]any{broken, broken, none}, 1},
 		{[3]any{foreign, broken, broken}, 1},
-		{[3]any{foreign, none, broken}, 0},
-		{[3]any{foreign, foreign, broken}, -2},
+		{[3]any{foreign, none, broken}, 1},
+		{[3]any{foreign, foreign, broken}, 1},
+		{[3]any{foreign, foreign, none}, -2},
+		{[3]any{others, others, none}, -1},
+		{[3]any{others, none, none}, 0}, // what was let be is a leftover
+		{[3]any{broken, others, others}, 1},
+		{[3]any{foreign, others, others}, -1},
+		{[3]any{young(none), none, others}, -1},
 		{[3]any{young(none), none, broken}, 1}, // it may have had it
 		{[3]any{young(none), none, none}, 0},
 		{[3]any{young(none), foreign, foreign}, -2},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"slices"
 	"time"
 
 	"github.com/golocker/golocker/locker"
@@ -160,6 +161,24 @@ func ExampleStatus() {
 		log.Fatal(err)
 	}
 	fmt.Println(s.Held(), s.Holders, s.Waiters)
+}
+
+func ExampleClient_ForceReleaseFrom() {
+	var client *locker.Client // from New or Open
+	ctx := context.Background()
+	s, err := client.Inspect(ctx, "orders:42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	dead := slices.DeleteFunc(s.Holders, func(h locker.Holder) bool { return h.Label != "web-1:4711" })
+	switch ended, err := client.ForceReleaseFrom(ctx, "orders:42", dead...); {
+	case errors.Is(err, locker.ErrNotHeld):
+		fmt.Println("it holds the lock no more")
+	case err != nil:
+		log.Fatal(err) // after ErrUnknown the same may be asked again
+	default:
+		fmt.Println("ended:", ended)
+	}
 }
 
 func ExampleClient_List() {

@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ func parseHold(text string, now int64) (Holder, bool) {
 // those of one owner, client, mode and metadata are one holder.
 func parseHolds(fields []any, now int64) []Holder {
 	var holders []Holder
+	var leases [][]string // of each of them
 next:
 	for i := 0; i+1 < len(fields); i += 2 {
 		id, _ := fields[i].(string)
@@ -45,10 +47,15 @@ next:
 			if o := &holders[j]; o.Mode == h.Mode && o.Owner == h.Owner && o.Label == h.Label && o.Metadata == h.Metadata {
 				o.Holds++
 				o.Token, o.Remaining = max(o.Token, h.Token), max(o.Remaining, h.Remaining)
+				leases[j] = append(leases[j], fingerprint(id))
 				continue next
 			}
 		}
-		holders = append(holders, h)
+		holders, leases = append(holders, h), append(leases, []string{fingerprint(id)})
+	}
+	for i := range holders {
+		slices.Sort(leases[i]) // the server gives them in no order, and equal holders are equal
+		holders[i].leases = strings.Join(leases[i], " ")
 	}
 	return holders
 }

@@ -46,16 +46,16 @@ func (c *Client) Inspect(ctx context.Context, name string) (Status, error) {
 }
 
 func (c *Client) inspectCall(k *keys) call {
-	return c.lookCall(inspectScript, k.record, k.queue)
+	return c.lookCall(inspectScript, []string{k.record, k.queue})
 }
 
 // lookCall is one of a script that looks for a lock. The nodes of a quorum are told how to know
 // that they may have forgotten it.
-func (c *Client) lookCall(s *script, keys ...string) call {
+func (c *Client) lookCall(s *script, keys []string, args ...string) call {
 	if q := c.quorum; q != nil {
-		return s.call(append(keys, markerKey), []string{q.longest})
+		return s.call(append(keys, markerKey), append(args, q.longest))
 	}
-	return s.call(keys, nil)
+	return s.call(keys, args)
 }
 
 // parseStatus reads the reply of the inspect script.

@@ -384,7 +384,7 @@ func TestWaiterInLineTellsWhoHolds(t *testing.T) {
 		assert.ErrorIs(t, err, ErrWaitTimeout)
 		locked, ok := errors.AsType[*LockedError](err)
 		require.True(t, ok, "%v", err)
-		assert.Equal(t, Holder{Mode: Exclusive, Holds: 1, Label: "me", Metadata: "job", Remaining: DefaultTTL - time.Second}, locked.Holder)
+		assert.Equal(t, Holder{Mode: Exclusive, Holds: 1, Label: "me", Metadata: "job", Remaining: DefaultTTL - time.Second, leases: fingerprint(held.tenure.id)}, locked.Holder)
 		require.NoError(t, held.Unlock(t.Context()))
 	})
 }

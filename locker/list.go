@@ -103,7 +103,7 @@ func (l *listing) walk(ctx context.Context, link *link) error {
 // forgotten returns an errNew if the node of a quorum may have forgotten a lock.
 func (l *listing) forgotten(ctx context.Context, link *link) error {
 	// An ACL that lets locks be taken lets these keys be named. There is no lock at any of them.
-	c := l.client.lookCall(inspectScript, sidePrefix+"l", sidePrefix+"l")
+	c := l.client.lookCall(inspectScript, []string{sidePrefix + "l", sidePrefix + "l"})
 	return l.request(ctx, func(ctx context.Context) error {
 		v, err := link.run(ctx, c)
 		if a := readAnswer(v); err == nil && a.young != 0 {

@@ -35,7 +35,7 @@ func TestLockUnlock(t *testing.T) {
 		_, err = c.Mutex("k").TryLock(t.Context())
 		locked, ok := errors.AsType[*LockedError](err)
 		require.True(t, ok, "%v", err)
-		assert.Equal(t, Holder{Mode: Exclusive, Holds: 1, Label: "me", Metadata: "job|7", Remaining: 10 * time.Second}, locked.Holder)
+		assert.Equal(t, Holder{Mode: Exclusive, Holds: 1, Label: "me", Metadata: "job|7", Remaining: 10 * time.Second, leases: fingerprint(lease.tenure.id)}, locked.Holder)
 		assert.ErrorIs(t, err, ErrLocked)
 
 		require.NoError(t, lease.Unlock(t.Context()))
@@ -463,7 +463,7 @@ func TestInspectAndForceRelease(t *testing.T) {
 		assert.True(t, f.Exists("app:k"))
 		s, err = c.Inspect(t.Context(), "k")
 		require.NoError(t, err)
-		assert.Equal(t, []Holder{{Mode: Exclusive, Holds: 1, Label: "me", Metadata: "x", Token: lease.Token(), Remaining: 30 * time.Second}}, s.Holders)
+		assert.Equal(t, []Holder{{Mode: Exclusive, Holds: 1, Label: "me", Metadata: "x", Token: lease.Token(), Remaining: 30 * time.Second, leases: fingerprint(lease.tenure.id)}}, s.Holders)
 		h, err := c.ForceRelease(t.Context(), "k")
 		require.NoError(t, err)
 		assert.Equal(t, "me", h[0].Label)

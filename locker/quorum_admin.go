@@ -54,9 +54,10 @@ var inspectVerdict = knownVerdict(func(answers []answer, q quota) (driver.Value,
 	return []any{"none", nil, int64(-2), "0", waiters}, false
 })
 
-// breakVerdict makes one reply of those to break.
+// breakVerdict makes one reply of those to break. That a lease was ended is told wherever it was:
+// who has looked knows that a majority had it, or wants to be rid of it at a minority.
 var breakVerdict = knownVerdict(func(answers []answer, q quota) (driver.Value, bool) {
-	var known []nodeHold
+	var ended, others []nodeHold
 	var foreign driver.Value
 	foreigners := 0 // that have forgotten nothing
 	for _, a := range answers {
@@ -70,11 +71,16 @@ var breakVerdict = knownVerdict(func(answers []answer, q quota) (driver.Value, b
 				foreigners++
 			}
 		case ok && status == 1 && len(rest) == 3:
-			known = append(known, nodeHolds(a, rest[0], rest[1], rest[2])...)
+			ended = append(ended, nodeHolds(a, rest[0], rest[1], rest[2])...)
+		case ok && status == -1 && len(rest) == 3:
+			others = append(others, nodeHolds(a, rest[0], rest[1], rest[2])...)
 		}
 	}
-	if record, left := common(known, q); record != nil {
+	if record, left := common(ended, quota{least: 0, most: q.most}); record != nil {
 		return []any{int64(1), record, left, "0"}, true
+	}
+	if record, left := common(others, q); record != nil {
+		return []any{int64(-1), record, left, "0"}, true
 	}
 	if foreign != nil && foreigners >= q.least {
 		return foreign, false

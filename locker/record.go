@@ -1,6 +1,8 @@
 package locker
 
 import (
+	"crypto/sha1"
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +50,20 @@ type Holder struct {
 	// Foreign tells that the lock was taken by something else than this library,
 	// through a plain SET NX for instance. Then only Remaining is known besides.
 	Foreign bool
+
+	leases string // fingerprints of their ids, by which they are told from later ones
+}
+
+// fingerprintLength is that of a fingerprint: 64 bits in hex, by which the leases of one lock are
+// not mistaken for each other.
+const fingerprintLength = 16
+
+// fingerprint tells a lease from others, and is of no use to whoever gets to see it: by the id
+// itself, which a Holder would show to who prints it, the lease could be taken up. The scripts
+// make the same.
+func fingerprint(id string) string {
+	sum := sha1.Sum([]byte(id))
+	return hex.EncodeToString(sum[:fingerprintLength/2])
 }
 
 // parseRecord reads what stands at a lock's key. What is not a record that this
@@ -66,7 +82,7 @@ func parseRecord(value string, remaining time.Duration) Holder {
 	if err != nil {
 		return h
 	}
-	h.Foreign = false
+	h.Foreign, h.leases = false, fingerprint(fields[0])
 	h.Token, h.Label, h.Metadata = Token(token), fields[3], fields[4]
 	return h
 }

@@ -28,7 +28,7 @@ func TestRecordsOfAllReleases(t *testing.T) {
 		}
 		token, err := strconv.ParseUint(fields[1], 10, 64)
 		require.NoError(t, err)
-		assert.Equal(t, Holder{Mode: Exclusive, Holds: 1, Token: Token(token), Label: fields[2], Metadata: fields[3], Remaining: time.Second}, h, fields[0])
+		assert.Equal(t, Holder{Mode: Exclusive, Holds: 1, Token: Token(token), Label: fields[2], Metadata: fields[3], Remaining: time.Second, leases: fingerprint(recordID(fields[0]))}, h, fields[0])
 	}
 	assert.Positive(t, lines)
 }

@@ -126,7 +126,7 @@ var (
 	}
 	turnScript    = newScript(luaBase, luaMutex, luaTurn)
 	inspectScript = newScript(luaBase, luaYoung, luaInspect).decidedBy(inspectVerdict)
-	breakScript   = newScript(luaBase, luaQueue, luaMutex, luaYoung, luaBreak).decidedBy(breakVerdict)
+	breakScript   = newScript(luaBase, luaQueue, luaMutex, luaHolds, luaYoung, luaBreak).decidedBy(breakVerdict)
 	scanScript    = newScript(luaScan)
 	takeScript    = newScript(luaTake)
 	bootScript    = newScript(luaBase, luaBootstrap)

@@ -140,7 +140,12 @@ func (r *request) acquired(v driver.Value) (token Token, seq string, err error) 
 		seq, ok3 := rest[2].(string)
 		if ok1 && ok2 && ok3 {
 			locked := r.locked(left, value)
-			locked.healed = len(rest) == 4 && rest[3] == int64(1)
+			if len(rest) == 4 {
+				locked.healed = rest[3] == int64(1)
+				if id, ok := rest[3].(string); ok {
+					locked.Holder.leases = fingerprint(id)
+				}
+			}
 			return 0, seq, locked
 		}
 	case status == -1:

@@ -244,6 +244,6 @@ func (t *tenure) locked() *LockedError {
 	defer t.mu.Unlock()
 	return &LockedError{Name: t.mutex.name, by: t.id, Holder: Holder{
 		Mode: t.mode.public(), Holds: 1, Token: t.token, Label: t.client.cfg.label, Metadata: t.mutex.cfg.metadata,
-		Remaining: max(time.Until(t.lapse), 0),
+		Remaining: max(time.Until(t.lapse), 0), leases: fingerprint(t.id),
 	}}
 }

@@ -14,8 +14,8 @@
 --      owner was made for this attempt and has none, or "=" if it had none a while ago, so that
 --      who has a place in the queue need not look for one; on a node of a quorum as acquire. A
 --      waiting writer is told there, and keeps new readers out.
--- reply {1, token} held · {0, ms left, hold, seq or ""} another owner's hold is in the way, or
---      others wait before · {-1} this id was given up · {-2, what, pttl} another kind
+-- reply {1, token} held · {0, ms left, hold, seq or "", its id} another owner's hold is in the
+--      way, or others wait before, and then there may be no hold · {-1} this id was given up · {-2, what, pttl} another kind
 --      of value · {-4, ms left, hold} another reader waits to become the writer
 local id, mode, owner, ttl, reservation = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), ARGV[7]
 local trusted, ordered, alone = ARGV[10] == '1', not ARGV[12], ARGV[11] == '-'
@@ -107,7 +107,7 @@ end
 
 local function answer(status, seq, before)
   local h = blocked or find(KEYS[1], now) or {text = '', expires = before and before.expires or now}
-  return {status, math.max(math.ceil(h.expires - now), 0), h.text, seq}
+  return {status, math.max(math.ceil(h.expires - now), 0), h.text, seq, h.id}
 end
 
 -- Tells whether another owner that reads waits to write, and came before. Of those

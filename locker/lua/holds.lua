@@ -54,6 +54,7 @@ local function each(key, now, see)
       local id = page[2][i]
       if #id == 32 then
         local h = hold_of(page[2][i + 1])
+        h.id = id
         if h.expires <= now then
           redis.call('HDEL', key, id)
         elseif see(h, id) then

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log"
 	"os"
+	"slices"
 	"time"
 
 	_ "github.com/golocker/golocker/drivers/goredis" // for Open by name
@@ -69,17 +70,14 @@ func Report(err error) string {
 	}
 }
 
-// BreakStale ends the lock of a holder that is known to be dead.
+// BreakStale ends the leases of a holder that is known to be dead, and nobody else's. It may be
+// called again, if it is not known whether it has done so.
 func BreakStale(ctx context.Context, client *locker.Client, name, deadLabel string) error {
 	status, err := client.Inspect(ctx, name)
 	if err != nil {
 		return err
 	}
-	for _, holder := range status.Holders {
-		if holder.Label != deadLabel {
-			return errors.New("it is not held by " + deadLabel + " any more")
-		}
-	}
-	_, err = client.ForceRelease(ctx, name)
+	dead := slices.DeleteFunc(status.Holders, func(h locker.Holder) bool { return h.Label != deadLabel })
+	_, err = client.ForceReleaseFrom(ctx, name, dead...)
 	return err
 }

@@ -1,0 +1,131 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A lock is being taken: one node has given it, the others are about to. Who asks for its
+// release is told that nobody holds it, and then two must not.
+func TestQuorumForceReleaseSaysAbsentAndBreaksNoAcquisition(t *testing.T) {
+	for kind, opts := range exclusive {
+		t.Run(kind, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				x, y, admin := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+				meetAt(t, x, "k")
+				meetAt(t, y, "k")
+				meet(t, admin)
+				order := x.quorum.order("k")
+				for _, place := range order[1:3] {
+					nodes[place].late(func(cmd driver.Command) bool {
+						return isSet(cmd) || takeScript.runs(cmd) || mutexFamily.acquire.runs(cmd) || holdFamily.acquire.runs(cmd)
+					})
+				}
+				got := make(chan *Lease)
+				go func() {
+					lease, err := x.Mutex("k", opts...).TryLock(t.Context())
+					assert.NoError(t, err)
+					got <- lease
+				}()
+				time.Sleep(time.Millisecond)
+				require.Equal(t, 1, nodes.holding("k"))
+				_, err := admin.ForceRelease(t.Context(), "k")
+				assert.ErrorIs(t, err, ErrAbsent)
+				assert.Equal(t, 1, nodes.holding("k"))
+				nodes[order[1]].heal()
+				lease := <-got
+				nodes[order[2]].heal()
+				_, err = y.Mutex("k", opts...).TryLock(t.Context())
+				assert.ErrorIs(t, err, ErrLocked)
+				assert.NoError(t, lease.Extend(t.Context(), DefaultTTL))
+			})
+		})
+	}
+}
+
+// One node still has what nobody holds, another is down: the lock cannot be had. Whom TryLock
+// names can be got rid of.
+func TestQuorumForceReleaseFromRemovesALeftoverAtAMinority(t *testing.T) {
+	for kind, opts := range exclusive {
+		t.Run(kind, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				meet(t, c)
+				m := c.Mutex("k", opts...)
+				lease := must(t, nodes.client(t, QuorumConfig{}).Mutex("k", append(opts, TTL(time.Minute), NoRenewal())...))
+				everywhere()
+				nodes[1].Del("k")
+				nodes[2].Del("k")
+				_, err := c.ForceRelease(t.Context(), "k")
+				require.ErrorIs(t, err, ErrAbsent)
+				require.Equal(t, 1, nodes.holding("k"))
+				nodes[2].down()
+				_, err = m.TryLock(t.Context())
+				locked, ok := errors.AsType[*LockedError](err)
+				require.True(t, ok, "%v", err)
+				nodes[2].heal()
+				ended, err := c.ForceReleaseFrom(t.Context(), "k", locked.Holder)
+				require.NoError(t, err, "a node has ended it")
+				assert.Len(t, ended, 1)
+				assert.Zero(t, nodes.holding("k"))
+				must(t, m)
+				assert.ErrorIs(t, lease.Unlock(t.Context()), ErrNotHeld)
+			})
+		})
+	}
+}
+
+// The lock changes hands while ForceRelease looks at it.
+func TestQuorumForceReleaseSparesWhoGetsTheLockMeanwhile(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		former, next, admin := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+		meet(t, former)
+		meet(t, next)
+		meet(t, admin)
+		seen := must(t, former.Mutex("k"))
+		everywhere()
+		for _, f := range nodes {
+			f.late(breakScript.runs)
+		}
+		done := make(chan error)
+		go func() {
+			_, err := admin.ForceRelease(t.Context(), "k")
+			done <- err
+		}()
+		time.Sleep(time.Millisecond)
+		require.NoError(t, seen.Unlock(t.Context()))
+		synctest.Wait()
+		lease := must(t, next.Mutex("k"))
+		assert.ErrorIs(t, <-done, ErrTaken)
+		assert.NoError(t, lease.Extend(t.Context(), DefaultTTL))
+	})
+}
+
+// The look at the lock leaves time to release it, although a node does not answer.
+func TestQuorumForceReleaseBesideAHungNodeWithinItsContext(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{NodeTimeout: time.Minute})
+		meet(t, c)
+		must(t, c.Mutex("k", ForReading()))
+		must(t, c.Mutex("k", ForReading()))
+		everywhere()
+		nodes[0].hang()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		holders, err := c.ForceRelease(ctx, "k")
+		require.NoError(t, err)
+		assert.Len(t, holders, 2)
+	})
+}
