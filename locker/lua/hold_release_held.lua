@@ -1,12 +1,17 @@
 -- As release_held, for locks with owners: the hold is the only one, and nobody waits, or
 -- the first who does excludes others, and the second is such another. Those who can hold
--- the lock together are let in together, which is for the script for all cases.
+-- the lock together are let in together, which is for the script for all cases. As in
+-- release_free, nobody waits where others have written to the queue's key.
 do
   local kind = redis.pcall('HGET', KEYS[1], 'gl1')
   local hold = type(kind) == 'string' and redis.call('HGET', KEYS[1], ARGV[1])
   local fields = hold and (string.sub(hold, 1, 1) == 'r' and 2 or 3)
   if hold and redis.call('HLEN', KEYS[1]) == fields then
-    local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+    local head = redis.pcall('ZRANGE', KEYS[3], 0, 0)
+    if head.err and not string.find(head.err, 'WRONGTYPE', 1, true) then
+      return head
+    end
+    local first = head[1]
     local e = first and heir(first)
     local t = not first and redis.call('TIME')
     local now = t and t[1] * 1000 + t[2] / 1000 or e and e.now / 1000

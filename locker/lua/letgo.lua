@@ -1,5 +1,6 @@
 -- Ends a hold or an attempt at one, and grants the lock to those who can have it
--- now. Where it is quiet and ends nothing it tells nobody.
+-- now. Where it is quiet and ends nothing it tells nobody. Where others have written to the
+-- queue's key there is nobody to tell, and the hold is not kept for that.
 local function let_go(id, trusted, life, reservation, quiet)
   local kind = kind_of(KEYS[1])
   if failed(kind) then
@@ -9,7 +10,8 @@ local function let_go(id, trusted, life, reservation, quiet)
   if refused then
     return refused
   end
-  if reservation ~= '' then
+  local queue = not wrong_type(redis.pcall('ZCARD', KEYS[3]))
+  if queue and reservation ~= '' then
     forget(KEYS[3], KEYS[4], reservation)
   end
   local held, left = false, false
@@ -20,7 +22,7 @@ local function let_go(id, trusted, life, reservation, quiet)
   elseif kind then
     return write_nothing(KEYS[4]) or -1
   end
-  if held or not quiet then
+  if queue and (held or not quiet) then
     pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted == '1')
   end
   if held then
