@@ -56,6 +56,15 @@
 // connections of a hung server back sooner. With ContextTimeoutEnabled a
 // context's deadline does that, too.
 //
+// Connections can be dead without saying so: their host has died and its name leads to another
+// one, or a NAT has forgotten them. go-redis finds that out of each by a call of its own that
+// fails. The client that Open makes drops those of a host that are idle once one has broken
+// or a reply is 400 ms late (half of timeout, if that is less), and that have brought nothing since that
+// or its request, so that one call fails; a server that is only slow costs idle connections, too. A wrapped client cannot be
+// made to: set its ConnMaxIdleTime to some seconds, by default half an hour, so that after these
+// and a timeout no such connection is left. With sixteen of them and without that, a lease
+// of ten seconds was lost, and a free lock was had after 21.
+//
 // With Sentinel, only who connects asks for the master. Of another one go-redis hears by a
 // message, and if that gets lost it stays with the former one for as long as that can be
 // reached, though it was cut off and others have its locks elsewhere. So set ConnMaxLifetime of
@@ -90,8 +99,12 @@
 // replies in that way.
 //
 // It looks whether the server has closed an idle connection before it uses it, but
-// not where the connection has TLS: then the first call on it fails, with an unknown
-// outcome, and a lock asks again.
+// not where the connection has TLS, and on no connection at all under Windows: then
+// the first call on it fails, with an unknown outcome, and a lock asks again. With Open and
+// TLS, that is one call for all of them; under Windows, and of a wrapped client, one for each.
+//
+// A double is in its shortest form (3.14) where a wrapped client speaks RESP3, and what the
+// server makes of it (3.1400000000000001) with RESP2. No script of package locker replies so.
 //
 // In tests: go-redis keeps timers of those who wait for a connection of a pool,
 // and one from another testing/synctest bubble ends the program. Avoid waiting

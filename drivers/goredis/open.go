@@ -42,9 +42,10 @@ const masterLifetime = 10 * time.Second
 
 func openConn(cfg driver.Config) driver.Conn {
 	dialer := netdial.New(cfg)
-	options := options(cfg, func(ctx context.Context, _, addr string) (net.Conn, error) {
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return dialer.Dial(ctx, cfg.Network, addr)
-	})
+	}
+	options := options(cfg, newHosts(dial, cfg.Timeout).Dial)
 	var client redis.UniversalClient
 	switch cfg.Mode {
 	case driver.ModeCluster:

@@ -1,0 +1,47 @@
+package goredis
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// In a Cluster a node that hangs costs the others no connection; and addresses that come and go
+// are forgotten.
+func TestHostsAreDoubtedOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHosts(func(context.Context, string, string) (net.Conn, error) {
+			near, _ := net.Pipe()
+			return near, nil
+		}, time.Second)
+		dial := func(addr string) net.Conn {
+			conn, err := h.Dial(t.Context(), "tcp", addr)
+			require.NoError(t, err)
+			return conn
+		}
+		inDoubt := func(conn net.Conn) bool {
+			_, err := conn.(syscall.Conn).SyscallConn()
+			return err != nil
+		}
+		hangs, idle, other := dial("a:1"), dial("a:1"), dial("b:1")
+		require.NoError(t, hangs.SetReadDeadline(time.Now().Add(time.Second)))
+		_, err := hangs.Read(make([]byte, 1))
+		require.Error(t, err)
+		assert.True(t, inDoubt(hangs))
+		assert.True(t, inDoubt(idle))
+		assert.False(t, inDoubt(other))
+		fresh := dial("a:1")
+		assert.False(t, inDoubt(fresh), "it was made since")
+
+		for _, conn := range []net.Conn{hangs, idle, other, fresh, fresh} {
+			assert.NoError(t, conn.Close())
+		}
+		assert.Empty(t, h.open)
+	})
+}

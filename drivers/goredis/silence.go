@@ -1,0 +1,155 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// hosts are those that a client of our own has connections to. Where a host has died, or a
+// NAT has forgotten its flows, all connections are dead and none says so: each would cost a
+// call its time, one after the other. So when one has broken, or is late with a reply,
+// those that have brought nothing since, or since that request, are in doubt, and go-redis, which
+// looks at each before it uses it, is told that they are broken. In doubt are only those to the
+// same host: in a Cluster, one that hangs costs the others nothing. And a server that is late all the
+// time need not shake hands all the time, too: those in use bring something.
+type hosts struct {
+	dial     driver.DialFunc
+	patience time.Duration // how long after a request its reply is late
+	begun    time.Time     // from which all times are counted
+
+	mu   sync.Mutex
+	open map[string]*host // by address
+}
+
+// A host is there as long as a connection to it is open.
+type host struct {
+	conns    int          // guarded by hosts.mu
+	doubtful atomic.Int64 // when a connection must have brought something since; 0 for whenever
+}
+
+// patience is that of hosts, or half the timeout of a reply. It has to be over before a call gives
+// up, since the next one looks at once; and it has to be longer than most replies of a server
+// that is well, since after a later one those connections are made again that were idle meanwhile.
+const patience = 400 * time.Millisecond
+
+func newHosts(dial driver.DialFunc, timeout time.Duration) *hosts {
+	return &hosts{dial: dial, patience: min(patience, timeout/2), begun: time.Now(), open: map[string]*host{}}
+}
+
+// Dial is go-redis' dialer.
+func (h *hosts) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := h.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	to := h.open[addr]
+	if to == nil {
+		to = &host{}
+		h.open[addr] = to
+	}
+	to.conns++
+	c := &watched{Conn: conn, hosts: h, host: to}
+	c.heard.Store(h.now())
+	c.forget = sync.OnceFunc(func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if to.conns--; to.conns == 0 {
+			delete(h.open, addr)
+		}
+	})
+	return c, nil
+}
+
+// now is a time in ns, above 0.
+func (h *hosts) now() int64 { return int64(time.Since(h.begun)) + 1 }
+
+// A watched connection is in doubt if it has brought nothing for as long as its host is.
+type watched struct {
+	net.Conn
+	hosts   *hosts
+	host    *host
+	expects atomic.Bool  // a reply: what waits for messages sets no deadline
+	asked   atomic.Int64 // when the reply was begun to be read
+	late    *time.Timer  // of that reply
+	heard   atomic.Int64 // when it last brought something
+	forget  func()
+}
+
+var _ syscall.Conn = (*watched)(nil)
+
+// SetDeadline implements [net.Conn].
+func (c *watched) SetDeadline(t time.Time) error {
+	c.expects.Store(!t.IsZero())
+	return c.Conn.SetDeadline(t)
+}
+
+// SetReadDeadline implements [net.Conn].
+func (c *watched) SetReadDeadline(t time.Time) error {
+	c.expects.Store(!t.IsZero())
+	return c.Conn.SetReadDeadline(t)
+}
+
+// Read implements [net.Conn].
+func (c *watched) Read(p []byte) (int, error) {
+	if c.expects.Load() {
+		c.asked.Store(c.hosts.now())
+		if c.late == nil {
+			c.late = time.AfterFunc(c.hosts.patience, func() { c.host.doubt(c.asked.Load()) })
+		} else {
+			c.late.Reset(c.hosts.patience)
+		}
+		defer c.late.Stop()
+	}
+	n, err := c.Conn.Read(p)
+	switch {
+	case n > 0:
+		c.heard.Store(c.hosts.now())
+	case err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed):
+		c.host.doubt(c.hosts.now())
+	}
+	return n, err
+}
+
+// doubt puts in doubt what brings nothing after the time at.
+func (h *host) doubt(at int64) {
+	for last := h.doubtful.Load(); at > last && !h.doubtful.CompareAndSwap(last, at); {
+		last = h.doubtful.Load()
+	}
+}
+
+// Close implements [net.Conn].
+func (c *watched) Close() error {
+	c.forget()
+	return c.Conn.Close()
+}
+
+var errInDoubt = errors.New("goredis: another connection to this host has broken or is late")
+
+// SyscallConn is what go-redis asks for before it uses a connection, to see whether the
+// server has closed it. It drops the connection at an error.
+func (c *watched) SyscallConn() (syscall.RawConn, error) {
+	if c.heard.Load() <= c.host.doubtful.Load() {
+		return nil, errInDoubt
+	}
+	if conn, ok := c.Conn.(syscall.Conn); ok {
+		return conn.SyscallConn()
+	}
+	return unseen{}, nil
+}
+
+// unseen is a connection that cannot be looked at, such as one with TLS.
+type unseen struct{}
+
+func (unseen) Control(func(uintptr)) error    { return nil }
+func (unseen) Read(func(uintptr) bool) error  { return nil }
+func (unseen) Write(func(uintptr) bool) error { return nil }
