@@ -20,8 +20,8 @@ func (t *tool) breakCommand() *cobra.Command {
 known to be dead. One that is alive goes on as if it held the lock until its next
 renewal, for a third of its TTL; only fencing tokens keep it from doing harm then.
 
-On a terminal it asks first. Exit code 1 means that the answer was no, and 66 that
-nobody holds the lock.`,
+On a terminal it asks first, and then ends only what it has shown. Exit code 1 means that
+the answer was no, and 66 that nobody holds the lock, or none of those who were shown.`,
 		Args:              exactly(1, "the name of a lock"),
 		ValidArgsFunction: t.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,6 +31,7 @@ nobody holds the lock.`,
 			}
 			defer client.Close()
 			name := args[0]
+			force := func() ([]locker.Holder, error) { return client.ForceRelease(cmd.Context(), name) }
 			if !yes {
 				status, err := client.Inspect(cmd.Context(), name)
 				if err != nil {
@@ -46,12 +47,17 @@ nobody holds the lock.`,
 				if err := t.confirm(viewOf(name, status)); err != nil {
 					return err
 				}
+				// An answer takes its time, in which the lock may have become another's.
+				force = func() ([]locker.Holder, error) {
+					return client.ForceReleaseFrom(cmd.Context(), name, status.Holders...)
+				}
 			}
-			holders, err := client.ForceRelease(cmd.Context(), name)
+			holders, err := force()
 			if errors.Is(err, locker.ErrAbsent) {
 				return notHeld(name)
-			}
-			if err != nil {
+			} else if errors.Is(err, locker.ErrTaken) {
+				return notTheirs(name, err)
+			} else if err != nil {
 				return err
 			}
 			view := viewOf(name, locker.Status{Holders: holders})
@@ -73,6 +79,16 @@ nobody holds the lock.`,
 
 func notHeld(name string) error {
 	return &exitError{exitNotHeld, fmt.Errorf("nobody holds the lock %q", name)}
+}
+
+// notTheirs says that others than those who were looked at hold the lock by now.
+func notTheirs(name string, err error) error {
+	by := ""
+	if locked, ok := errors.AsType[*locker.LockedError](err); ok {
+		h := viewOf(name, locker.Status{Holders: []locker.Holder{locked.Holder}}).Holders[0]
+		by = fmt.Sprintf(" (by %s, for %s unless renewed)", h.who(), h.remaining())
+	}
+	return &exitError{exitNotHeld, fmt.Errorf("nothing was done: the lock %q is held by somebody else now%s", name, by)}
 }
 
 // confirm asks whether a lock is to be broken.

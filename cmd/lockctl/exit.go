@@ -15,7 +15,7 @@ const (
 	exitDeclined    = 1   // break was told not to
 	exitUsage       = 64  // the command line cannot be used
 	exitForeign     = 65  // the key holds something else than the lock that was asked for
-	exitNotHeld     = 66  // nobody holds the lock that was to be broken
+	exitNotHeld     = 66  // nobody holds the lock that was to be broken, or others than those who were shown
 	exitUnreachable = 69  // the server cannot be reached, does not answer in time, or does not serve at present
 	exitFailed      = 70  // something else went wrong
 	exitNotHad      = 75  // the lock is held by others; try later

@@ -163,6 +163,34 @@ func TestBreakAsks(t *testing.T) {
 	}
 }
 
+// Who gets the lock while the question stands is not the one that was shown.
+func TestBreakSparesWhoGotTheLockWhileItAsked(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	next, err := locker.Open("goredis", url, locker.Label("the next"))
+	require.NoError(t, err)
+	defer next.Close()
+	shown := hold(t, observer(t, url), "k")
+	cmd := program(t, url, "break", "k")
+	tty, err := pty.Start(cmd)
+	require.NoError(t, err)
+	out := &safeBuffer{}
+	read := make(chan struct{})
+	go func() { defer close(read); _, _ = io.Copy(out, tty) }()
+	eventually(t, "the question", func() bool { return strings.Contains(out.String(), "[y/N]") })
+	require.NoError(t, shown.Unlock(t.Context()))
+	lease := hold(t, next, "k")
+	_, err = tty.WriteString("y\n")
+	require.NoError(t, err)
+	_ = cmd.Wait()
+	<-read
+	_ = tty.Close()
+	assert.Equal(t, exitNotHeld, cmd.ProcessState.ExitCode(), out)
+	assert.Contains(t, out.String(), "nothing was done")
+	assert.Contains(t, out.String(), `held by somebody else now (by the next, for `)
+	assert.NoError(t, lease.Extend(t.Context(), locker.DefaultTTL))
+}
+
 func TestLsOfAClusterAndOfAQuorum(t *testing.T) {
 	t.Parallel()
 	cluster := servertest.Cluster(t, 3)
