@@ -54,7 +54,9 @@
 // that takes up to ReadTimeout, before it PoolTimeout or the time for dialing
 // (DialTimeout × DialerRetries, by default 25 seconds). Shorter timeouts give
 // connections of a hung server back sooner. With ContextTimeoutEnabled a
-// context's deadline does that, too.
+// context's deadline does that, too. And after as many dials have failed as PoolSize says,
+// a goroutine of go-redis dials once a second, and notices up to a second late that the client
+// is closed.
 //
 // Connections can be dead without saying so: their host has died and its name leads to another
 // one, or a NAT has forgotten them. go-redis finds that out of each by a call of its own that

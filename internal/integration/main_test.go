@@ -35,16 +35,21 @@ func TestMain(m *testing.M) {
 	}
 	redis.SetLogger(said)
 	log.SetOutput(said)
-	// A Cluster's client of rueidis sleeps for 5 s after it has looked at the topology, also
-	// if it is closed meanwhile.
-	sleeping := goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2")
-	goleak.VerifyTestMain(m, sleeping, goleak.Cleanup(func(code int) {
+	sleeping := []goleak.Option{
+		// A Cluster's client of rueidis sleeps for 5 s after it has looked at the topology, also
+		// if it is closed meanwhile, and for 1 s before it does.
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),
+		// So does go-redis for 1 s between dials, after as many have failed as its pool has places.
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
+	}
+	goleak.VerifyTestMain(m, append(sleeping, goleak.Cleanup(func(code int) {
 		if text := said.String(); strings.Contains(text, canary) {
 			fmt.Println("FAIL: a client library logged a password:", text)
 			code = 1
 		}
 		os.Exit(code)
-	}))
+	}))...)
 }
 
 // canary is the password of every server here that has one. It must not appear
