@@ -32,6 +32,7 @@ func newGathering(t testing.TB) *gathering {
 	t.Cleanup(func() { conn.Close() })
 	g := &gathering{t: t, client: c, conn: conn}
 	g.do("SCRIPT", "LOAD", holdFamily.acquire.source)
+	g.do("SCRIPT", "LOAD", holdFamily.release.source)
 	return g
 }
 
@@ -154,6 +155,28 @@ func BenchmarkManyWaitersAtANode(b *testing.B) {
 			for b.Loop() {
 				g.do("DEL", "k")
 				least = min(least, g.cost(func() { require.NoError(b, g.ask("k", modeRead, newcomer(), false)) }))
+			}
+			b.ReportMetric(least, "server-µs")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// For how long the server does nothing else when a writer leaves and n readers wait.
+func BenchmarkManyWaitingReaders(b *testing.B) {
+	for _, n := range []int{10, 100, 1000, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			g := newGathering(b)
+			m := g.client.Mutex("k", ForWriting())
+			least := math.Inf(1)
+			for b.Loop() {
+				g.do("FLUSHALL")
+				writing, err := m.Lock(b.Context())
+				require.NoError(b, err)
+				for range n {
+					require.ErrorIs(b, g.ask("k", modeRead, newcomer(), true), ErrLocked)
+				}
+				least = min(least, g.cost(func() { require.NoError(b, writing.Unlock(b.Context())) }))
 			}
 			b.ReportMetric(least, "server-µs")
 			b.ReportMetric(0, "ns/op")

@@ -50,7 +50,10 @@ func (m *model) readerWaitsToWrite(c *claim, waits bool) bool {
 // it to a mutex only, and one about other locks to others; whose turn it is then is
 // told to ask. Who makes the request itself needs no message, and whose client hears
 // nothing just now is passed over, once. It returns who is first after them.
+//
+// After a portion the next one that can hear it is told to ask.
 func (m *model) serve(asking *claim, mutexes bool) (first *modelPlace) {
+	taken := 0
 	for _, p := range slices.Clone(m.queue) {
 		c := p.claim
 		asks := (c.mode == modeMutex) != mutexes
@@ -65,7 +68,11 @@ func (m *model) serve(asking *claim, mutexes bool) (first *modelPlace) {
 		case asks:
 			m.publish(p, modelMessage{channel: p.channel, claim: c})
 			return p
+		case taken >= portionTested && c != asking && (p.channel == "" || !m.counted || slices.Contains(channelsHeard, p.channel)):
+			m.publish(p, modelMessage{channel: p.channel, claim: c})
+			return p
 		default:
+			taken++
 			m.grant(p, tells)
 		}
 	}

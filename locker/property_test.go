@@ -58,6 +58,7 @@ func setHistories() {
 // Random histories of many owners, modes, crashes, duplicates and expiries go as the
 // model says.
 func TestHistories(t *testing.T) {
+	smallPortions(t)
 	for name, modes := range kindsOfHistories {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -55,6 +55,7 @@ func startRedis(t testing.TB) (dial func() (net.Conn, error)) {
 // the machine has delayed too much for its replies to be foretold says nothing; it is
 // tried again.
 func TestHistoriesOnARealServer(t *testing.T) {
+	smallPortions(t)
 	f := &fakeDeployment{dial: startRedis(t)}
 	const (
 		concurrent = 24

@@ -176,7 +176,7 @@ local function token_for(fence, mode, owner, retention, within, offer, slack)
   return next_token(fence, retention, offer, slack)
 end
 
--- Grants the lock to those whose turn it is: a writer that is alone, or all readers
+-- Grants the lock to those whose turn it is: a writer that is alone, or the readers
 -- that wait before the next writer. Returns who is first after them.
 local function pass_on(record, fence, queue, entries, trusted, me)
   local now = now_us() / 1000

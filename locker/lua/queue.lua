@@ -56,13 +56,22 @@ local function deaf(e, trusted, me)
   return not failed(count) and count[2] == 0
 end
 
--- Grants the lock to those whose turn it is. turn(e) tells whether it is that of the
--- entry e, or nil if the waiter has to ask. take(e, lease) gives it the lock for so
--- many ms, no longer than its reservation lasts, and returns the fencing token, or nil
--- if that cannot be done here. me needs no message. Returns the entry at which it
--- stopped; nothing if no waiter is left, or only those who were passed over.
+-- How many are granted the lock by one script, in which the server does nothing else. The
+-- next one is told to ask, and its request goes on.
+local portion = 128
+
+-- Tells the waiter of e to ask, and whether it may have heard that. One that polls will ask.
+local function asks_next(e, reservation, trusted)
+  return e.listens == '0' or redis.pcall('PUBLISH', e.channel, 'gl1|w|' .. reservation) ~= 0 or not trusted
+end
+
+-- Grants the lock to those whose turn it is, a portion of them at most. turn(e) tells
+-- whether it is that of the entry e, or nil if the waiter has to ask. take(e, lease) gives
+-- it the lock for so many ms, no longer than its reservation lasts, and returns the fencing
+-- token, or nil if that cannot be done here. me needs no message. Returns the entry at which
+-- it stopped; nothing if no waiter is left, or only those who were passed over.
 local function serve(queue, entries, trusted, me, turn, take)
-  local passed, now = 0, nil
+  local passed, taken, now = 0, 0, nil
   while true do
     local head = redis.call('ZRANGE', queue, passed, passed + 15)
     if #head == 0 then
@@ -82,10 +91,13 @@ local function serve(queue, entries, trusted, me, turn, take)
         elseif deaf(e, trusted, me) then
           redis.pcall('HSET', entries, reservation, 'gl1|1|1|' .. string.sub(e.text, 9))
           passed = passed + 1
+        elseif its and taken >= portion and e.id ~= me and asks_next(e, reservation, trusted) then
+          return e
         else
           local token = its and take(e, math.floor(math.min(e.ttl, e.expires - now)))
           local message = token and 'gl1|g|' .. reservation .. '|' .. e.seq .. '|' .. token or 'gl1|w|' .. reservation
           if token then
+            taken = taken + 1
             forget(queue, entries, reservation)
           end
           if e.listens == '1' and e.id ~= me then
