@@ -42,7 +42,9 @@ type Holder struct {
 	// Metadata is what the holder said with [Metadata].
 	Metadata string
 	// Token is the fencing token of the lease, 0 if it has none. Where a client passes the
-	// lock on among its goroutines it is that of the first of them.
+	// lock on among its goroutines it is that of the first of them. On a quorum it is the number
+	// that one of the nodes has drawn for the lease, from which the lease's may differ, in
+	// both directions, where the nodes did not draw the same.
 	Token Token
 	// Remaining is how long the lease lasts on the server unless it is renewed,
 	// 0 if that is not known.
