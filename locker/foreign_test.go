@@ -3,6 +3,7 @@ package locker
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -227,4 +228,19 @@ func TestForeignRepliesWithoutATTLAreRead(t *testing.T) {
 	assert.Equal(t, &ForeignError{Name: "k", Type: "list"}, err)
 	_, _, err = r.attached(reply)
 	assert.Equal(t, &ForeignError{Name: "k", Type: "list"}, err)
+}
+
+// A PTTL may be more than a Duration can hold.
+func TestWhatExpiresInCenturiesIsNotAboutToExpire(t *testing.T) {
+	const century = 100 * 365 * 24 * time.Hour
+	for _, ms := range []int64{300 * 365 * 24 * 3600 * 1000, math.MaxInt64/1_000_000 + 1, 18446744073710, math.MaxInt64} {
+		f := foreignError("k", []any{"string", ms})
+		assert.Greater(t, f.Remaining, 2*century, "%d ms", ms)
+		h, ok := parseHold(fmt.Sprintf("r|%d|1000|0|o|l|m", ms), 1)
+		require.True(t, ok)
+		assert.Greater(t, h.Remaining, 2*century, "%d ms", ms)
+		h, ok = parseHold(fmt.Sprintf("r|%d|1000|0|o|l|m", -ms), 1)
+		require.True(t, ok)
+		assert.LessOrEqual(t, h.Remaining, time.Duration(0), "%d ms", -ms)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // parseHold reads a hold of a lock with owners, as it stands in the record: "<mode>|
@@ -23,7 +22,7 @@ func parseHold(text string, now int64) (Holder, bool) {
 	return Holder{
 		Mode: mode(fields[0][0]).public(), Holds: 1, Token: Token(token),
 		Owner: fields[4], Label: fields[5], Metadata: fields[6],
-		Remaining: time.Duration(until-now) * time.Millisecond,
+		Remaining: inMillis(max(until, 0) - now),
 	}, true
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -86,7 +85,7 @@ func parseStatus(name string, v driver.Value) (Status, error) {
 func parseHolders(record driver.Value, left int64, now any) (holders []Holder, ok bool) {
 	switch record := record.(type) {
 	case string:
-		return []Holder{parseRecord(record, time.Duration(left)*time.Millisecond)}, true
+		return []Holder{parseRecord(record, inMillis(left))}, true
 	case []any:
 		text, _ := now.(string)
 		ms, err := strconv.ParseInt(text, 10, 64)
