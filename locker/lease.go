@@ -83,7 +83,7 @@ func (l *Lease) deadline() time.Time {
 	if !l.mutex.cfg.renew && l.bound.own.deadline.Before(end) {
 		end = l.bound.own.deadline
 	}
-	if limit := l.bound.limit; !limit.IsZero() && limit.Before(end) {
+	if limit := l.bound.limit.deadline; !limit.IsZero() && limit.Before(end) {
 		end = limit
 	}
 	return end
@@ -94,7 +94,7 @@ func (l *Lease) deadline() time.Time {
 func (l *Lease) overdue(now moment) error {
 	switch {
 	case l.bound == nil:
-	case !l.bound.limit.IsZero() && !now.at.Before(l.bound.limit):
+	case l.bound.held(now):
 		return l.tenure.loss(ErrMaxHold)
 	case !l.mutex.cfg.renew && l.bound.own.leftAt(now) <= 0:
 		return l.tenure.loss(nil)

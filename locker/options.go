@@ -200,10 +200,10 @@ func NoRenewal() Option {
 	return lockOption(func(c *lockConfig) { c.renew = false })
 }
 
-// MaxHold bounds how long a lease is kept from the time it was taken. Then its
-// context ends with [ErrMaxHold] and it is renewed no more, so that the lock is
-// free when the TTL (or what [Lease.Extend] has asked for) has passed. d must be
-// positive. By default there is no bound.
+// MaxHold bounds how long a lease is kept from the time it was taken, with the time that the
+// machine was suspended (on Linux). Then its context ends with [ErrMaxHold] and it is
+// renewed no more, so that the lock is free when the TTL (or what [Lease.Extend] has asked
+// for) has passed. d must be positive. By default there is no bound.
 func MaxHold(d time.Duration) Option {
 	return lockOption(func(c *lockConfig) {
 		if d <= 0 {

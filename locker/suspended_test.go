@@ -293,6 +293,40 @@ func TestAWallClockThatIsSetIsNoSuspension(t *testing.T) {
 	}
 }
 
+// A maximum hold is over by the time that others have waited, which goes while the machine sleeps.
+func TestMaxHoldIsReachedWhileTheMachineSleeps(t *testing.T) {
+	for name, opts := range map[string][]Option{"renewed": nil, "not renewed": {NoRenewal()}, "with an owner": {Reentrant()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				machine, c := newLaptop(t, f), f.client(t)
+				lease := must(t, c.Mutex("k", append(opts, TTL(24*time.Hour), MaxHold(2*time.Hour))...))
+				begun := time.Now()
+				ctx := lease.Context()
+				machine.suspend(time.Hour)
+				assert.True(t, lease.Valid())
+				assert.WithinDuration(t, begun.Add(time.Hour), lease.Deadline(), time.Second)
+				machine.suspend(2 * time.Hour)
+				assert.ErrorIs(t, lease.Err(), ErrMaxHold, "at the call")
+				<-ctx.Done()
+				assert.ErrorIs(t, context.Cause(ctx), ErrMaxHold)
+			})
+		})
+	}
+}
+
+func TestMaxHoldIsNotedWithinASecondOfTheResume(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		machine, c := newLaptop(t, f), f.client(t)
+		ctx := must(t, c.Mutex("k", TTL(24*time.Hour), MaxHold(2*time.Hour))).Context()
+		synctest.Wait()
+		machine.suspend(3 * time.Hour)
+		resumed := time.Now()
+		<-ctx.Done()
+		assert.ErrorIs(t, context.Cause(ctx), ErrMaxHold)
+		assert.LessOrEqual(t, time.Since(resumed), time.Second)
+	})
+}
+
 func BenchmarkSuspendedNow(b *testing.B) {
 	for b.Loop() {
 		suspended.now()

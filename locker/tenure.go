@@ -142,8 +142,8 @@ func (t *tenure) checkAt(now moment) {
 // since the machine was suspended. It needs t.mu.
 func (t *tenure) catchUp(now moment) (slept bool) {
 	for l := t.held; l != nil; l = l.next {
-		if l.bound != nil && l.bound.own.behind(now) {
-			l.bound.own = l.bound.own.by(now)
+		if l.bound != nil {
+			l.bound.catchUp(now)
 		}
 	}
 	if !t.term.behind(now) { // nearly always

@@ -147,7 +147,7 @@ func TestAnEndThatNobodyHasNoticedYet(t *testing.T) {
 		expire := func(l *Lease) {
 			l.tenure.mu.Lock()
 			defer l.tenure.mu.Unlock()
-			l.bound = &bound{limit: time.Now()}
+			l.bound = &bound{limit: term{deadline: time.Now()}}
 		}
 		outer := owned(t, c)
 		inner := mustReenter(t, c)

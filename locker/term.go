@@ -53,8 +53,8 @@ func newTerm(sent moment, ttl time.Duration) term {
 
 // A bound ends a lease before its tenure, however long others keep that.
 type bound struct {
-	limit time.Time // when the maximum hold is reached; zero if there is none
-	own   term      // how long the lease lasts, if it is not renewed
+	limit term // when the maximum hold is reached, by a clock that also goes while the machine sleeps; zero if there is none
+	own   term // how long the lease lasts, if it is not renewed
 }
 
 // newBound returns the bound of a lease of m that is good for ttl from that moment
@@ -62,12 +62,28 @@ type bound struct {
 func newBound(m *Mutex, from moment, ttl time.Duration) *bound {
 	b := &bound{}
 	if m.cfg.maxHold > 0 {
-		b.limit = time.Now().Add(m.cfg.maxHold)
+		taken := now()
+		b.limit = term{taken.at.Add(m.cfg.maxHold), taken.asleep}
 	}
 	if !m.cfg.renew {
 		b.own = newTerm(from, ttl)
 	}
 	return b
+}
+
+// catchUp brings both times to the present, if the machine was suspended.
+func (b *bound) catchUp(now moment) {
+	if !b.limit.deadline.IsZero() && b.limit.behind(now) {
+		b.limit = b.limit.by(now)
+	}
+	if b.own.behind(now) {
+		b.own = b.own.by(now)
+	}
+}
+
+// held tells that the maximum hold is reached.
+func (b *bound) held(now moment) bool {
+	return !b.limit.deadline.IsZero() && b.limit.leftAt(now) <= 0
 }
 
 // left is how much of the term remains, by the monotonic clock and by the time
