@@ -181,8 +181,10 @@ func (a *attempt) repeat(ctx context.Context, next time.Time) (*Lease, error) {
 			a.client.hub.refresh(a.slot)
 			p = a.place(next) // as of now, since the hint that messages arrive may be gone
 		}
-		sent := now()
+		sent, before := now(), a.late
+		a.late = true // until it is answered, also where the driver or ctx panics
 		g, err := a.request(ctx, p, sent)
+		a.late = before
 		if err == nil {
 			lease, ok := a.take(g)
 			if ok {
@@ -379,7 +381,7 @@ func (a *attempt) waitError(ctx context.Context) error {
 func waitError(ctx context.Context, name string, reason error, begun time.Time) error {
 	e := &WaitError{Name: name, Cause: ErrClosed, Reason: reason, waited: time.Since(begun)}
 	if err := ctx.Err(); err != nil {
-		if e.Cause = context.Cause(ctx); err != e.Cause {
+		if e.Cause = context.Cause(ctx); !errors.Is(e.Cause, err) { // of any type, also one that == panics on
 			e.ctxErr = err
 		}
 	}

@@ -33,16 +33,11 @@ func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) (e
 		return err
 	}
 	done := context.WithoutCancel(ctx)
-	ctx, cancel := context.WithCancelCause(carry(ctx, lease))
-	held := lease.Context()
-	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
-	defer func() {
-		stop()
+	defer func() { // from here on, since ctx may panic, too
 		lost := lease.Err()
 		if errors.Is(lost, ErrReleased) {
 			lost = nil // by work itself
 		}
-		cancel(ErrReleased)
 		unlockErr := lease.Unlock(done)
 		switch {
 		case errors.Is(unlockErr, ErrReleased):
@@ -59,6 +54,11 @@ func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) (e
 		}
 		err = joined(err, unreported(err, lost), unlockErr)
 	}()
+	ctx, cancel := context.WithCancelCause(carry(ctx, lease))
+	defer cancel(ErrReleased)
+	held := lease.Context()
+	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	defer stop()
 	return work(ctx)
 }
 

@@ -118,7 +118,7 @@ type WaitError struct {
 	// or nil if there was no answer yet.
 	Reason error
 
-	ctxErr error // ctx.Err() where it differs from Cause
+	ctxErr error // ctx.Err() where Cause is something else
 	waited time.Duration
 }
 

@@ -10,15 +10,19 @@ import (
 //
 // Goroutines wait here in their thousands. The frames from here to the select, and those
 // below it, are small enough for the stack that a goroutine begins with.
+//
+// ctx may be of any type, and panic. So it is asked for its channel before there is a place in
+// the line that somebody would have to leave.
 func (m *Mutex) lockInLine(ctx context.Context) (*Lease, error) {
+	ended, begun := ctx.Done(), time.Now()
 	for again := false; ; again = true {
-		w, lease, err := m.standInLine(ctx, again)
+		w, lease, err := m.standInLine(ctx, begun, again)
 		if w == nil {
 			return lease, err
 		}
 		select {
 		case <-w.called:
-		case <-ctx.Done():
+		case <-ended:
 			w.leave()
 		}
 		if lease, err := m.calledFrom(ctx, w); lease != nil || err != nil {
@@ -36,7 +40,7 @@ func (m *Mutex) lockInLineWithin(ctx context.Context) (*Lease, error) {
 
 // standInLine gives the caller its place in the line, for [Mutex.calledFrom], or makes it
 // lead. again tells that calledFrom has sent it back.
-func (m *Mutex) standInLine(ctx context.Context, again bool) (*waiter, *Lease, error) {
+func (m *Mutex) standInLine(ctx context.Context, begun time.Time, again bool) (*waiter, *Lease, error) {
 	if !again {
 		if err := m.deadlock(ctx, Owner{}); err != nil {
 			return nil, nil, err
@@ -46,7 +50,6 @@ func (m *Mutex) standInLine(ctx context.Context, again bool) (*waiter, *Lease, e
 			return nil, lease, err
 		}
 	}
-	begun := time.Now()
 	ln, w, err := m.client.lines.join(m, begun)
 	if w != nil {
 		return w, nil, nil
@@ -62,7 +65,7 @@ func (m *Mutex) standInLine(ctx context.Context, again bool) (*waiter, *Lease, e
 // calledFrom goes on with what w was called for, or says why it has left the line. It returns
 // nothing if the caller has to stand in line again, still counted.
 func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (lease *Lease, err error) {
-	again := false // else it leaves, also where the driver panics
+	again := false // else it leaves, also where the driver or ctx panics
 	defer func() {
 		if !again {
 			m.client.crowd.leave()
@@ -95,12 +98,17 @@ func (m *Mutex) calledWithoutToken(ctx context.Context, lease *Lease, begun time
 		return nil, waitError(ctx, m.name, nil, begun)
 	}
 	defer m.client.leave()
+	taken := false // else it goes back, also where ctx panics
+	defer func() {
+		if !taken {
+			lease.giveBack()
+		}
+	}()
 	err := lease.awaitToken(ctx)
-	if err == nil {
-		return lease, nil
-	}
-	lease.giveBack()
 	switch {
+	case err == nil:
+		taken = true
+		return lease, nil
 	case ctx.Err() != nil, errors.Is(err, ErrClosed):
 		return nil, waitError(ctx, m.name, nil, begun)
 	case errors.Is(err, ErrLost):
@@ -121,10 +129,11 @@ func (l *Lease) giveBack() {
 // before.
 func (m *Mutex) lead(ctx context.Context, ln *line, begun time.Time, met bool) (lease *Lease, err error) {
 	a := ln.attempt
-	defer func() {
+	forAll := false // err would meet everybody in the line
+	defer func() {  // also where the driver or ctx panics: the next one leads then
 		switch {
 		case lease != nil:
-		case err != nil && ctx.Err() == nil:
+		case forAll:
 			ln.fail(err)
 		case ln.resign(a):
 			return // the attempt goes on
@@ -134,19 +143,22 @@ func (m *Mutex) lead(ctx context.Context, ln *line, begun time.Time, met bool) (
 		}
 	}()
 	if a == nil {
-		if a, err = m.begin(ctx, Owner{}); err != nil {
-			return nil, err
-		}
-		a.line = ln
-		if ln.behind {
-			a.queueUp(ctx)
+		if a, err = m.begin(ctx, Owner{}); err == nil {
+			a.line = ln
+			if ln.behind {
+				a.queueUp(ctx)
+			}
 		}
 	}
-	a.mutex, a.begun, a.met = m, begun, a.met || met
-	if a.slot != nil {
-		a.client.hub.transfer(a.slot, m, begun)
+	if err == nil {
+		a.mutex, a.begun, a.met = m, begun, a.met || met
+		if a.slot != nil {
+			a.client.hub.transfer(a.slot, m, begun)
+		}
+		lease, err = a.wait(ctx)
 	}
-	return a.wait(ctx)
+	forAll = err != nil && ctx.Err() == nil
+	return lease, err
 }
 
 // queueUp makes the first request one for a place in the queue.

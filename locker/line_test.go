@@ -166,6 +166,35 @@ func TestPassedLeaseLostBeforeItsTokenIsThere(t *testing.T) {
 	})
 }
 
+// And who gives up then is told how long it has waited from the beginning.
+func TestWaitOfWhoWasPassedALeaseThatWasLostCountsFromTheBeginning(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m, other := f.client(t).Mutex("k", Fenced()), f.client(t).Mutex("k", Fenced())
+		first, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		f.set(func() { f.before = refusesScript(turnScript, driver.NotSent(errors.New("no route"))) })
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		got := lockEnds(ctx, m)
+		synctest.Wait()
+		require.NoError(t, first.Unlock(t.Context()))
+		synctest.Wait()
+		_, err = other.client.ForceRelease(t.Context(), "k")
+		require.NoError(t, err)
+		must(t, other)
+		time.Sleep(30 * time.Minute)
+		f.set(func() { f.before = nil })
+		waiting := m.client.Snapshot().Waiters
+		require.Len(t, waiting, 1)
+		assert.Equal(t, begun, waiting[0].Since)
+		err = <-got
+		wait, ok := errors.AsType[*WaitError](err)
+		require.True(t, ok, "%v", err)
+		assert.GreaterOrEqual(t, wait.waited, time.Hour)
+	})
+}
+
 // Close waits for who gives back a lease that it has not got a token for, or releases it
 // itself.
 func TestCloseWhileATokenIsAskedFor(t *testing.T) {
@@ -648,10 +677,12 @@ func TestPanicOfTheLeader(t *testing.T) {
 		require.NoError(t, err)
 		m := f.client(t).Mutex("k")
 		f.set(func() {
-			f.before = func(context.Context, driver.Command) error { panic("in the driver") }
+			f.before = func(context.Context, driver.Command) error {
+				f.set(func() { f.before = nil })
+				panic("in the driver")
+			}
 		})
 		assert.Panics(t, func() { m.Lock(t.Context()) })
-		f.set(func() { f.before = nil })
 		next := background(t, m)
 		require.NoError(t, held.Unlock(t.Context()))
 		assert.NotNil(t, granted(next))

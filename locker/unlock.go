@@ -70,7 +70,10 @@ func (l *Lease) unlock(ctx context.Context) (passed, inVain bool, err error) {
 // outlive returns a context that ends with ctx, but not by the end of the lease
 // itself, which ends the context of [Mutex.Do]: Unlock has just caused that.
 func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := FromContext(ctx); !ok || ctx.Done() == nil {
+	if ctx.Done() == nil {
+		return ctx, func() {}
+	}
+	if _, ok := FromContext(ctx); !ok {
 		return ctx, func() {}
 	}
 	base, end := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -471,3 +471,38 @@ func TestNewcomerHasALockWhoseOnlyWaiterIsPassedOver(t *testing.T) {
 		})
 	}
 }
+
+// A context of the application's own may end with an error that == panics on.
+type manyErrors []string
+
+func (manyErrors) Error() string { return "many things went wrong" }
+
+type endsWithMany struct{ context.Context }
+
+func (c endsWithMany) Err() error {
+	if c.Context.Err() == nil {
+		return nil
+	}
+	return manyErrors{"one", "two"}
+}
+
+// Value keeps package context from finding a context of its own inside, whose cause it would tell.
+func (endsWithMany) Value(any) any { return nil }
+
+func (c endsWithMany) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
+
+func TestAContextEndsWithAnErrorThatCannotBeCompared(t *testing.T) {
+	for name, opts := range map[string][]Option{"in line": nil, "alone": {Reentrant()}} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			must(t, f.client(t).Mutex("k", opts...))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := f.client(t).Mutex("k", opts...).Lock(endsWithMany{ctx})
+			_, isWait := errors.AsType[*WaitError](err)
+			assert.True(t, isWait, name)
+			_, isMany := errors.AsType[manyErrors](err)
+			assert.True(t, isMany, name)
+			assert.ErrorIs(t, err, ErrLocked, name)
+		})
+	}
+}
