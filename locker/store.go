@@ -165,7 +165,7 @@ func (r *request) acquired(v driver.Value) (token Token, seq string, err error) 
 // locked says who is in the way, for at least so many ms.
 func (r *request) locked(left int64, value string) *LockedError {
 	if !r.mode.owned() {
-		return &LockedError{Name: r.name, Holder: parseRecord(value, remaining(left)), by: recordID(value)}
+		return &LockedError{Name: r.name, Holder: parseRecord(value, remaining(left)), by: fingerprint(recordID(value))}
 	}
 	h, _ := parseHold(value, 0)
 	h.Remaining = remaining(left)

@@ -242,7 +242,7 @@ func (t *tenure) reserve(ctx context.Context, l *Lease) error {
 func (t *tenure) locked() *LockedError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return &LockedError{Name: t.mutex.name, by: t.id, Holder: Holder{
+	return &LockedError{Name: t.mutex.name, by: fingerprint(t.id), Holder: Holder{
 		Mode: t.mode.public(), Holds: 1, Token: t.token, Label: t.client.cfg.label, Metadata: t.mutex.cfg.metadata,
 		Remaining: max(time.Until(t.lapse), 0), leases: fingerprint(t.id),
 	}}
