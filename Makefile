@@ -123,12 +123,12 @@ standalone: ## check go.mod of, build and test every module by itself
 
 %/.standalone:
 	@echo "== $*"
-	@cd $* && export GOWORK=off && go mod tidy -diff && go build -o /dev/null ./... && go test $(RACE) -shuffle=on ./...
+	@cd $* && export GOWORK=off && go mod tidy -diff && go build -o /dev/null ./... && go test $(RACE) -shuffle=on -timeout=20m ./...
 
 # The race detector makes these slow, and has little to find in them.
-histories: ## what the model foretells comes true in three times as many histories, and twice the chaos
+histories: ## what the model foretells comes true in five times as many histories, and twice the chaos
 	@echo "== histories"
-	@cd locker && GOWORK=off go test -shuffle=on -run 'Histories|Chaos' .
+	@cd locker && GOWORK=off go test -shuffle=on -run 'Histories|Chaos|Mutants|Contended|AskedAgain|BroughtBack|OutliveALong|NeverHear' .
 
 mutants: ## the suites find every bug that is put into drivers and locks
 	@echo "== mutants"

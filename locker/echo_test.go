@@ -261,6 +261,7 @@ func TestEchoThatIsHeardBeforeItsReply(t *testing.T) {
 
 // Where messages never arrive, as by some proxies, the client does not subscribe all the time.
 func TestSubscriptionsThatNeverHearAreMadeMoreAndMoreSeldom(t *testing.T) {
+	withoutRaceDetector(t)
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		held := f.hold(t)
 		f.setDeaf(true)

@@ -22,6 +22,15 @@ var kindsOfHistories = map[string][]mode{
 	"mixed":      {modeMutex, modeReentrant, modeRead, modeWrite},
 }
 
+// withoutRaceDetector skips a test that takes long under the race detector, which has little to find
+// in it. make histories runs it without.
+func withoutRaceDetector(t *testing.T) {
+	t.Helper()
+	if underRace {
+		t.Skip("the race detector makes it slow")
+	}
+}
+
 // histories is how many a test run replays, a quarter of each kind. HISTORIES sets
 // another number. Without it they are the same in every run. The race detector, which has
 // little to find here, makes them slow; so make histories replays all of them without it.
@@ -30,7 +39,7 @@ func histories() int {
 		return n
 	}
 	if underRace {
-		return 500
+		return 300
 	}
 	return 1500
 }

@@ -95,6 +95,7 @@ func TestQuorumAsksForAMarkerNowAndThen(t *testing.T) {
 
 // All that is asked of the nodes, for longer than they are remembered, is to renew one lease.
 func TestQuorumMarkersOutliveALongLease(t *testing.T) {
+	withoutRaceDetector(t)
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 		nodes.established()
 		cfg := QuorumConfig{LongestTTL: 6 * time.Hour}

@@ -178,6 +178,7 @@ func TestQuorumTokensGrow(t *testing.T) {
 
 // Each broken protocol is found out by the runs that the right one passes.
 func TestQuorumProtocolMutants(t *testing.T) {
+	withoutRaceDetector(t)
 	for _, m := range protocolMutants {
 		t.Run(m.name, func(t *testing.T) {
 			if m.rare {

@@ -101,6 +101,7 @@ func TestWaitersOfAHeldLockAskAboutOnceASecond(t *testing.T) {
 			})
 		}
 		assertWaiters(t, c, "k", waiters)
+		assertAllListen(t, srv, "k") // until then they poll
 		before, begun := calls(t, srv), time.Now()
 		<-time.After(3 * time.Second)
 		asked := calls(t, srv)["evalsha"] - before["evalsha"]
