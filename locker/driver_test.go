@@ -35,6 +35,10 @@ type fakeDeployment struct {
 	unheard       bool     // what is subscribed to meanwhile hears nothing, for good
 	sent          []string // names of commands executed
 	subscribed    int      // how often anybody has subscribed
+
+	// unused are the scripts that the server is to know when they are used, by SHA-1. It is
+	// here while nobody loads one.
+	unused chan map[string]*script
 }
 
 func newDeployment(t *testing.T) *fakeDeployment {
@@ -48,17 +52,35 @@ func newDeployment(t *testing.T) *fakeDeployment {
 }
 
 // load lets the server know all scripts, so that a fault meets a script's execution, and
-// not the NOSCRIPT before it.
+// not the NOSCRIPT before it. It has to know one only when that is first used: to compile all of
+// them for each test took a third of the time of all tests.
 func (f *fakeDeployment) load(t *testing.T) {
 	t.Helper()
-	conn, err := f.Connect(t.Context())
-	require.NoError(t, err)
-	defer conn.Close()
+	unused := map[string]*script{}
 	for _, s := range allScripts() {
-		_, err := conn.Do(t.Context(), driver.Command{Args: []string{"SCRIPT", "LOAD", s.source}})
-		require.NoError(t, err)
+		unused[s.sha] = s
 	}
-	f.reset()
+	f.unused = make(chan map[string]*script, 1)
+	f.unused <- unused
+}
+
+// loadFor has the server know the script that cmd uses for the first time.
+func (f *fakeDeployment) loadFor(w *wire, cmd driver.Command) error {
+	if f.unused == nil {
+		return nil
+	}
+	unused := <-f.unused
+	defer func() { f.unused <- unused }()
+	switch {
+	case cmd.Name() == "SCRIPT":
+		clear(unused) // it is forgotten, as if it had been loaded
+	case cmd.Name() == "EVALSHA" && unused[cmd.Args[1]] != nil:
+		if _, err := w.Client.Do("SCRIPT", "LOAD", unused[cmd.Args[1]].source); err != nil {
+			return err
+		}
+		delete(unused, cmd.Args[1])
+	}
+	return nil
 }
 
 func allScripts() []*script {
@@ -169,6 +191,10 @@ func (c *fakeConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, er
 	w, err := c.take()
 	if err != nil {
 		return nil, err
+	}
+	if err := c.f.loadFor(w, cmd); err != nil {
+		w.Close()
+		return nil, driver.NotSent(err)
 	}
 	stop := context.AfterFunc(ctx, func() { w.SetDeadline(time.Unix(1, 0)) })
 	reply, err := w.Client.Do(cmd.Args...)
