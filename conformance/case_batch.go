@@ -151,7 +151,7 @@ var batchCases = []testCase{
 		k.recovers(conn)
 	}},
 	{name: "Batch/Transient", needs: needs{batcher: true}, run: func(k *kit) {
-		// What the server refuses for now it has answered, also within a batch, of which
+		// What the server refuses at present it has answered, also within a batch, of which
 		// nothing is written again.
 		conn := k.warm()
 		for _, text := range transient {

@@ -242,8 +242,9 @@ func (t *tenure) reserve(ctx context.Context, l *Lease) error {
 func (t *tenure) locked() *LockedError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return &LockedError{Name: t.mutex.name, by: fingerprint(t.id), Holder: Holder{
+	lease := fingerprint(t.id)
+	return &LockedError{Name: t.mutex.name, by: lease, Holder: Holder{
 		Mode: t.mode.public(), Holds: 1, Token: t.token, Label: t.client.cfg.label, Metadata: t.mutex.cfg.metadata,
-		Remaining: max(time.Until(t.lapse), 0), leases: fingerprint(t.id),
+		Remaining: max(time.Until(t.lapse), 0), leases: lease,
 	}}
 }

@@ -101,16 +101,22 @@ func TestSilentlyDeadConnectionsCostOneCall(t *testing.T) {
 	}
 }
 
+// pooled returns a Conn with a pool of idle connections at the most, and its line.
+func pooled(t *testing.T) (*wire.Wire, driver.Conn) {
+	t.Helper()
+	memory := miniredis.NewMiniRedis()
+	t.Cleanup(memory.Close)
+	w := wire.New(func(context.Context) (net.Conn, error) { return memory.Dial() })
+	t.Cleanup(func() { _ = w.Close() })
+	return w, open(t, driver.Config{Addrs: []string{"127.0.0.1:1"}, Dial: w.Dial, PoolSize: idle})
+}
+
 // Who gives up early drops no other connections, and after a late reply those that are idle
 // are made again once.
 func TestConnectionsOfAServerThatIsSlow(t *testing.T) {
 	forgetTimers()
 	synctest.Test(t, func(t *testing.T) {
-		memory := miniredis.NewMiniRedis()
-		defer memory.Close()
-		w := wire.New(func(context.Context) (net.Conn, error) { return memory.Dial() })
-		defer w.Close()
-		conn := open(t, driver.Config{Addrs: []string{"127.0.0.1:1"}, Dial: w.Dial, PoolSize: idle})
+		w, conn := pooled(t)
 		fill(t, conn, w)
 		require.Equal(t, idle, w.Dials())
 
@@ -142,11 +148,7 @@ func TestConnectionsOfAServerThatIsSlow(t *testing.T) {
 func TestConnectionsOfAServerThatIsAlwaysLate(t *testing.T) {
 	forgetTimers()
 	synctest.Test(t, func(t *testing.T) {
-		memory := miniredis.NewMiniRedis()
-		defer memory.Close()
-		w := wire.New(func(context.Context) (net.Conn, error) { return memory.Dial() })
-		defer w.Close()
-		conn := open(t, driver.Config{Addrs: []string{"127.0.0.1:1"}, Dial: w.Dial, PoolSize: idle})
+		w, conn := pooled(t)
 		w.On(wire.Match{Name: "SET", Times: -1}, wire.Delay(600*time.Millisecond))
 		var all sync.WaitGroup
 		for i := range 4 {

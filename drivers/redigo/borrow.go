@@ -94,7 +94,7 @@ func (c *conn) over(ctx context.Context) error {
 	if c.life.Err() != nil {
 		return fmt.Errorf("redigo: %w", driver.ErrClosed)
 	}
-	if err := ended(ctx); err != nil {
+	if err := aside.Ended(ctx); err != nil {
 		return fmt.Errorf("redigo: call abandoned: %w", err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 )
 
 const (
@@ -55,7 +56,7 @@ func (o *opener) check(ctx context.Context, rc redis.Conn, lastUsed time.Time) e
 	switch {
 	case err == nil, driver.OutcomeOf(err) == driver.OutcomeReplied:
 		return nil // it lives
-	case ended(ctx) == nil:
+	case aside.Ended(ctx) == nil:
 		o.distrust(time.Now())
 		return err
 	case time.Since(asked) >= telling:

@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 	"github.com/golocker/golocker/locker/driver/netdial"
 )
 
@@ -83,7 +84,7 @@ func (o *opener) dial(ctx context.Context) (redis.Conn, error) {
 	} else {
 		rc, err = o.dialServer(ctx, o.cfg.Network, o.cfg.Addrs[0])
 	}
-	if err != nil && ended(ctx) != nil {
+	if err != nil && aside.Ended(ctx) != nil {
 		err = fmt.Errorf("%w (%w)", os.ErrDeadlineExceeded, err)
 	}
 	return rc, err

@@ -1,9 +1,7 @@
 package redigo
 
 import (
-	"context"
 	"errors"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -59,17 +57,4 @@ func answered(err error) error {
 		return driver.NewServerError(string(reply))
 	}
 	return err
-}
-
-// ended is ctx.Err(), except that it waits for a ctx that is about to end: a
-// network deadline taken from ctx can pass a moment before ctx says so itself.
-func ended(ctx context.Context) error {
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond): // more than a timer is ever late
-			return context.DeadlineExceeded
-		}
-	}
-	return ctx.Err()
 }
