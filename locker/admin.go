@@ -26,7 +26,8 @@ import (
 //
 // On a quorum it looks at the lock first, as Inspect does, and ends the leases that it has seen.
 // So an acquisition that is under way, and what is left at a minority of the nodes from a lease
-// that is nobody's, is let be. ErrUnavailable then also tells what it tells of Inspect.
+// that is nobody's, is let be. ErrUnavailable then also tells what it tells of Inspect. Where others have
+// got the lock between the two steps they keep it, and it returns [ErrTaken].
 //
 // It asks once (on a quorum twice), for as long as [AttemptTimeout] and ctx allow. Where nothing was
 // changed for certain the error is [ErrUnavailable], the cause of ctx, [ErrPermission], [ErrInvalid]

@@ -132,6 +132,26 @@ func TestShowAndBreakOfALockOfAnotherLibrary(t *testing.T) {
 	assert.Positive(t, left)
 }
 
+// answered runs break at a terminal, and answers its question after meanwhile. It returns what
+// it said, and its exit code.
+func answered(t *testing.T, url, name, answer string, meanwhile func()) (string, int) {
+	t.Helper()
+	cmd := program(t, url, "break", name)
+	tty, err := pty.Start(cmd)
+	require.NoError(t, err)
+	defer tty.Close()
+	out := &safeBuffer{}
+	read := make(chan struct{})
+	go func() { defer close(read); _, _ = io.Copy(out, tty) }()
+	eventually(t, "the question", func() bool { return strings.Contains(out.String(), "[y/N]") })
+	meanwhile()
+	_, err = tty.WriteString(answer)
+	require.NoError(t, err)
+	_ = cmd.Wait()
+	<-read
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
 // In a shell the answer decides.
 func TestBreakAsks(t *testing.T) {
 	t.Parallel()
@@ -142,24 +162,14 @@ func TestBreakAsks(t *testing.T) {
 		held   bool
 		code   int
 	}{{"\n", true, exitDeclined}, {"no\n", true, exitDeclined}, {"\x04", true, exitDeclined}, {"y\n", false, 0}} {
-		hold(t, c, "k"+test.answer)
-		cmd := program(t, url, "break", "k"+test.answer)
-		tty, err := pty.Start(cmd)
-		require.NoError(t, err)
-		out := &safeBuffer{}
-		read := make(chan struct{})
-		go func() { defer close(read); _, _ = io.Copy(out, tty) }()
-		eventually(t, "the question", func() bool { return strings.Contains(out.String(), "[y/N]") })
-		_, err = tty.WriteString(test.answer)
-		require.NoError(t, err)
-		_ = cmd.Wait()
-		<-read
-		_ = tty.Close()
-		s, err := c.Inspect(t.Context(), "k"+test.answer)
+		name := "k" + test.answer
+		hold(t, c, name)
+		out, code := answered(t, url, name, test.answer, func() {})
+		s, err := c.Inspect(t.Context(), name)
 		require.NoError(t, err)
 		assert.Equal(t, test.held, s.Held(), "%q: %s", test.answer, out)
-		assert.Equal(t, test.code, cmd.ProcessState.ExitCode(), "%q: %s", test.answer, out)
-		assert.Equal(t, test.held, strings.Contains(out.String(), "nothing was done"), "%q: %s", test.answer, out)
+		assert.Equal(t, test.code, code, "%q: %s", test.answer, out)
+		assert.Equal(t, test.held, strings.Contains(out, "nothing was done"), "%q: %s", test.answer, out)
 	}
 }
 
@@ -171,23 +181,14 @@ func TestBreakSparesWhoGotTheLockWhileItAsked(t *testing.T) {
 	require.NoError(t, err)
 	defer next.Close()
 	shown := hold(t, observer(t, url), "k")
-	cmd := program(t, url, "break", "k")
-	tty, err := pty.Start(cmd)
-	require.NoError(t, err)
-	out := &safeBuffer{}
-	read := make(chan struct{})
-	go func() { defer close(read); _, _ = io.Copy(out, tty) }()
-	eventually(t, "the question", func() bool { return strings.Contains(out.String(), "[y/N]") })
-	require.NoError(t, shown.Unlock(t.Context()))
-	lease := hold(t, next, "k")
-	_, err = tty.WriteString("y\n")
-	require.NoError(t, err)
-	_ = cmd.Wait()
-	<-read
-	_ = tty.Close()
-	assert.Equal(t, exitNotHeld, cmd.ProcessState.ExitCode(), out)
-	assert.Contains(t, out.String(), "nothing was done")
-	assert.Contains(t, out.String(), `held by somebody else now (by the next, for `)
+	var lease *locker.Lease
+	out, code := answered(t, url, "k", "y\n", func() {
+		require.NoError(t, shown.Unlock(t.Context()))
+		lease = hold(t, next, "k")
+	})
+	assert.Equal(t, exitNotHeld, code, out)
+	assert.Contains(t, out, "nothing was done")
+	assert.Contains(t, out, `held by somebody else now (by the next, for `)
 	assert.NoError(t, lease.Extend(t.Context(), locker.DefaultTTL))
 }
 

@@ -16,6 +16,44 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
+// A twoMasters is a name that leads to a master, until there is another one.
+type twoMasters struct {
+	former, master *servertest.Server
+	leads          atomic.Pointer[string]
+}
+
+func newTwoMasters(t *testing.T) *twoMasters {
+	t.Helper()
+	servers := servertest.Servers(t, 2)
+	m := &twoMasters{former: servers[0], master: servers[1]}
+	m.leads.Store(&m.former.Addr)
+	return m
+}
+
+// connector returns one of d to the name.
+func (m *twoMasters) connector(t *testing.T, d driver.Driver) driver.Connector {
+	t.Helper()
+	connector, err := d.OpenConnector(driver.Config{
+		Network: "tcp", Addrs: []string{"master:6379"},
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, *m.leads.Load())
+		},
+	})
+	require.NoError(t, err)
+	return connector
+}
+
+// fail has the name lead to the new master, which the former one follows. It returns when that
+// knows all that the new one knows of; until then it may say LOADING.
+func (m *twoMasters) fail(t *testing.T) {
+	t.Helper()
+	do(t, m.former, "REPLICAOF", "127.0.0.1", m.master.Port())
+	m.leads.Store(&m.master.Addr)
+	eventually(t, "the former master follows", func() bool {
+		return do(t, m.former, "ROLE").([]any)[3] == "connected" && do(t, m.former, "DBSIZE") == do(t, m.master, "DBSIZE")
+	})
+}
+
 // A single address may be a name that leads to the master. After a failover the former one
 // is well, but only reads: connections to it must not be kept.
 func TestNameThatLeadsToAnotherMaster(t *testing.T) {
@@ -25,18 +63,8 @@ func TestNameThatLeadsToAnotherMaster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers := servertest.Servers(t, 2)
-			former, master := servers[0], servers[1]
-			var leads atomic.Pointer[string]
-			leads.Store(&former.Addr)
-			connector, err := d.OpenConnector(driver.Config{
-				Network: "tcp", Addrs: []string{"master:6379"},
-				Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-					return new(net.Dialer).DialContext(ctx, network, *leads.Load())
-				},
-			})
-			require.NoError(t, err)
-			conn, err := connector.Connect(t.Context())
+			m := newTwoMasters(t)
+			conn, err := m.connector(t, d).Connect(t.Context())
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, conn.Close()) })
 			set := func() error {
@@ -44,14 +72,10 @@ func TestNameThatLeadsToAnotherMaster(t *testing.T) {
 				return err
 			}
 			require.NoError(t, set())
-			do(t, former, "REPLICAOF", "127.0.0.1", master.Port())
-			leads.Store(&master.Addr)
-			eventually(t, "the former master follows", func() bool {
-				return do(t, former, "ROLE").([]any)[3] == "connected" // until then it may say LOADING
-			})
+			m.fail(t)
 			assert.ErrorContains(t, set(), "READONLY")
 			require.NoError(t, set(), "the call after the one that was refused")
-			assert.True(t, exists(t, master, "k"))
+			assert.True(t, exists(t, m.master, "k"))
 		})
 	}
 }

@@ -3,12 +3,9 @@ package integration_test
 import (
 	"context"
 	"fmt"
-	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -64,26 +61,11 @@ func TestWaiterAtAFormerMasterComesToTheNewOne(t *testing.T) {
 		for _, kind := range lockKinds {
 			t.Run(fmt.Sprintf("%T %s", d, kind.name), func(t *testing.T) {
 				t.Parallel()
-				servers := servertest.Servers(t, 2)
-				former, master := servers[0], servers[1]
-				var leads atomic.Pointer[string]
-				leads.Store(&former.Addr)
-				connector, err := d.OpenConnector(driver.Config{
-					Network: "tcp", Addrs: []string{"master:6379"},
-					Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-						return new(net.Dialer).DialContext(ctx, network, *leads.Load())
-					},
-				})
-				require.NoError(t, err)
-				c := newClient(t, connector)
+				m := newTwoMasters(t)
+				c, there := newClient(t, m.connector(t, d)), newClient(t, wrapGoRedis(t, m.master.Addr))
 				connect(t, c)
-				there := newClient(t, goredis.Wrap(redis.NewClient(&redis.Options{Addr: master.Addr})))
 				held := mustTryLock(t, kind.against(there, "k"))
-				do(t, former, "REPLICAOF", "127.0.0.1", master.Port())
-				leads.Store(&master.Addr)
-				eventually(t, "the former master knows of the lock", func() bool {
-					return do(t, former, "ROLE").([]any)[3] == "connected" && exists(t, former, "k")
-				})
+				m.fail(t)
 				waiting := goLockWaiting(t, soon(t), kind.on(c, "k"), there)
 				require.NoError(t, held.Unlock(soon(t)))
 				require.NoError(t, had(t, waiting).lease.Unlock(soon(t)))
