@@ -12,7 +12,7 @@ RACE     := $(shell command -v "$$(go env CC)" >/dev/null && echo -race)
 FUZZTIME ?= 10s
 
 # So many modules are tested at the same time; the tests mostly wait.
-JOBS     ?= 5
+JOBS     ?= 6
 
 # each runs the commands $(1) in every module by itself, without the workspace.
 define each
@@ -33,8 +33,7 @@ test: ## everything that has to pass; installs a redis-server if it can
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory vulncheck
 	@$(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory standalone
-	@if [ -n "$(RACE)" ]; then $(MAKE) --no-print-directory histories mutants; fi
+	@$(MAKE) --no-print-directory standalone BESIDE="$(if $(RACE),histories mutants)"
 	@$(MAKE) --no-print-directory readme
 	@if [ -z "$(RACE)" ]; then echo "THERE IS NO C COMPILER: tested WITHOUT the race detector."; fi
 	@.ci/server report
@@ -111,14 +110,15 @@ deps: ## the core imports the standard library only, the conformance suite no dr
 	if [ -n "$$found" ]; then echo "the conformance suite must not import $$found"; exit 1; fi
 
 # The longest are begun first. What takes all processors for itself comes last, alone.
-LONGEST := ./locker ./conformance ./drivers/goredis ./drivers/redigo ./drivers/rueidis ./examples ./internal/integration
+LONGEST := ./drivers/goredis ./conformance ./locker ./drivers/rueidis ./drivers/redigo ./examples ./internal/integration
 GREEDY  := ./internal/robustness
 
 # The full test run is this one: users get the modules without the workspace, in
 # which a missing requirement would not be noticed.
+# Whatever is in BESIDE is made at the same time.
 standalone: ## check go.mod of, build and test every module by itself
 	@$(MAKE) --no-print-directory -k -j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),-Otarget) \
-		$(patsubst %,%/.standalone,$(filter $(MODULES),$(LONGEST)) $(filter-out $(LONGEST) $(GREEDY),$(MODULES)))
+		$(patsubst %,%/.standalone,$(filter $(MODULES),$(LONGEST)) $(filter-out $(LONGEST) $(GREEDY),$(MODULES))) $(BESIDE)
 	@$(MAKE) --no-print-directory $(patsubst %,%/.standalone,$(filter $(MODULES),$(GREEDY)))
 
 %/.standalone:
