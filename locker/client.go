@@ -245,7 +245,8 @@ const closeTime = 5 * time.Second
 //
 // The error names the locks whose release the server did not confirm within 5
 // seconds, and those that an outage before has left and that have not lapsed yet; they
-// are free when their TTL has passed. Queues of locks that calls have waited for are left
+// are free when their TTL has passed. (It waits for nothing where the application has closed its own
+// client before.) Queues of locks that calls have waited for are left
 // within a second, or lapse. Close may be called again; it gives the same answer.
 func (c *Client) Close() error {
 	c.mu.Lock()

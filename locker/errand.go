@@ -1,7 +1,6 @@
 package locker
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -91,8 +90,7 @@ func (e *errand) reply(_, now moment, v driver.Value, err error) {
 	if last := e.until.Add(-lastErrand); next.After(last) && last.After(now.at) {
 		next = last
 	}
-	closed := errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrClosed)
-	if err == nil || closed || next.After(e.until) {
+	if err == nil || noConnection(err) || next.After(e.until) {
 		if e.end(); err != nil && !mostDone(err) {
 			e.forgotten()
 		}

@@ -87,6 +87,53 @@ func TestCloseNamesWhatAClosedConnectionHasLeft(t *testing.T) {
 	})
 }
 
+func TestCloseDoesNotWaitForAConnectionThatIsClosed(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		before func(*testing.T, *Lease)
+	}{
+		{"held", func(*testing.T, *Lease) {}},
+		{"Unlock was not sent", func(t *testing.T, l *Lease) { assert.ErrorIs(t, l.Unlock(t.Context()), ErrUnknown) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				c := f.client(t)
+				lease, err := c.Mutex("orders").Lock(t.Context())
+				require.NoError(t, err)
+				f.set(func() {
+					f.before = func(context.Context, driver.Command) error { return driver.NotSent(driver.ErrClosed) }
+				})
+				test.before(t, lease)
+				begun := time.Now()
+				assert.ErrorContains(t, c.Close(), "orders")
+				assert.Less(t, time.Since(begun), 100*time.Millisecond)
+			})
+		})
+	}
+}
+
+// A client of a Cluster may say that it is closed where only the connection to a node was that
+// has left.
+func TestCloseReleasesAlthoughOneRequestMetAClosedConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		_, err := c.Mutex("orders").Lock(t.Context())
+		require.NoError(t, err)
+		closed := false
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error {
+				if !closed {
+					closed = true
+					return driver.NotSent(driver.ErrClosed)
+				}
+				return nil
+			}
+		})
+		assert.NoError(t, c.Close())
+		assert.Empty(t, f.Keys())
+	})
+}
+
 // unreleased leaves the background to release a lock during an outage.
 func unreleased(t *testing.T, f *fakeDeployment, c *Client) {
 	lease, err := c.Mutex("orders").Lock(t.Context())

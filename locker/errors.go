@@ -222,6 +222,11 @@ func transient(err error) bool {
 	return true
 }
 
+// noConnection tells that err is of a client, or an application's own, that is closed.
+func noConnection(err error) bool {
+	return errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrClosed)
+}
+
 // requestError puts a driver's error of a request about a lock into the terms of this
 // package.
 func requestError(name string, err error) error {

@@ -69,7 +69,8 @@ func (c *Client) parts(all []farewell) map[int][]farewell {
 func (c *Client) say(within time.Duration, batch []farewell) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	for pause := 10 * time.Millisecond; ; pause *= 2 {
+	var unheard []farewell
+	for tries, pause := 1, 10*time.Millisecond; ; tries, pause = tries+1, pause*2 {
 		calls := make([]call, len(batch))
 		for i, f := range batch {
 			calls[i] = f.call
@@ -79,13 +80,18 @@ func (c *Client) say(within time.Duration, batch []farewell) {
 		results := c.deployment.runBatch(request, calls)
 		done()
 		for i, r := range results {
-			if f := batch[i]; !f.heard(r) {
+			f := batch[i]
+			switch {
+			case f.heard(r):
+			case tries > 1 && noConnection(r.Err): // the first may have met one node's alone
+				unheard = append(unheard, f)
+			default:
 				f.unsure = f.unsure || driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
 				left = append(left, f)
 			}
 		}
 		if batch = left; len(batch) == 0 {
-			return
+			break
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -96,7 +102,7 @@ func (c *Client) say(within time.Duration, batch []farewell) {
 		}
 		break
 	}
-	for _, f := range batch {
+	for _, f := range append(unheard, batch...) {
 		if f.tenure != nil {
 			f.tenure.endRelease(nil, false)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -11,8 +12,10 @@ import (
 
 // A Lease is one acquisition of a lock. It lives until Unlock, Detach, or loss,
 // whatever becomes of the context of the call that took it. Its methods may be called
-// from many goroutines. The zero Lease is of no use.
+// from many goroutines. The zero Lease is of no use, nor is a copy, of which go vet warns.
 type Lease struct {
+	_ noCopy
+
 	tenure *tenure // which it holds, maybe together with others; its mu guards what follows
 	mutex  *Mutex
 	token  Token
@@ -28,6 +31,15 @@ type Lease struct {
 	ctx    context.Context // made when asked for
 	cancel context.CancelCauseFunc
 }
+
+// noCopy has go vet say where a Lease is copied: a copy is not told of the loss, and gives up
+// nothing.
+type noCopy struct{}
+
+var _ sync.Locker = (*noCopy)(nil)
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
 
 // Name returns the lock's name as it was given to [Client.Mutex].
 func (l *Lease) Name() string { return l.mutex.name }

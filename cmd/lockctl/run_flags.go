@@ -37,17 +37,13 @@ type runFlags struct {
 	quiet    bool
 }
 
-// A patience is how long to wait, for the lock or for the command; it may be given in
-// seconds, as for flock(1).
-type patience struct {
-	time.Duration
-	set bool
-}
+// A span of time may be given in seconds, as for flock(1).
+type span time.Duration
 
-func (p *patience) String() string { return "" }
-func (p *patience) Type() string   { return "duration" }
+func (s *span) String() string { return time.Duration(*s).String() }
+func (s *span) Type() string   { return "duration" }
 
-func (p *patience) Set(text string) error {
+func (s *span) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		n, numErr := strconv.ParseFloat(text, 64)
@@ -59,7 +55,24 @@ func (p *patience) Set(text string) error {
 	if d < 0 {
 		return errors.New("use a time that is not negative")
 	}
-	p.Duration, p.set = d, true
+	*s = span(d)
+	return nil
+}
+
+// A patience is how long to wait, for the lock or for the command.
+type patience struct {
+	time.Duration
+	set bool
+}
+
+func (p *patience) String() string { return "" }
+func (p *patience) Type() string   { return "duration" }
+
+func (p *patience) Set(text string) error {
+	if err := (*span)(&p.Duration).Set(text); err != nil {
+		return err
+	}
+	p.set = true
 	return nil
 }
 
@@ -129,7 +142,8 @@ Exit codes: the command's own, or
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.DurationVar(&f.ttl, "ttl", locker.DefaultTTL, "lease time: how long the others wait if this machine dies")
+	f.ttl = locker.DefaultTTL
+	flags.Var((*span)(&f.ttl), "ttl", "lease time: how long the others wait if this machine dies")
 	flags.VarP(&f.wait, "wait", "w", "wait so long at most, and not at all with 0 (also --timeout; default: for ever)")
 	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait: short for --wait 0")
 	flags.Var(&f.grace, "grace", "time between SIGTERM and SIGKILL (default a sixth of the TTL, 10s at most)")

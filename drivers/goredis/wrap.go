@@ -12,7 +12,9 @@ import (
 
 // Wrap returns a connector around a client that the application already has,
 // for locker.New. It never closes or changes the client, and shares its
-// connections. Several connectors may wrap one client.
+// connections. Several connectors may wrap one client. One whose connections are busy for
+// long, by BLPOP, XREAD BLOCK or long pipelines, leaves none for a renewal: give the locks a
+// client of their own, or a PoolSize that leaves some over.
 //
 // The client is a *redis.Client, from NewClient or NewFailoverClient, or a
 // *redis.ClusterClient. Connect refuses nil and everything else, with

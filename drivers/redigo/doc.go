@@ -68,7 +68,9 @@
 //     what was idle for a second or more.
 //   - MaxActive and Wait: without Wait, a call fails with redis.ErrPoolExhausted
 //     when all connections are in use; with it, it waits until its ctx ends.
-//     Locks hold no connection while they are held or waited for.
+//     Locks hold no connection while they are held or waited for, but need one for each
+//     renewal: where the application blocks connections for long, by BLPOP and the like,
+//     MaxActive has to leave some over.
 //   - MaxIdle: 0, the default, makes a new connection for every call.
 //   - Dial: it should have redis.DialConnectTimeout. A Dial or a test that
 //     hangs does not keep a call from returning, but its goroutine and its
