@@ -194,3 +194,31 @@ func TestADriverThatPanicsInTheFirstRequestKeepsNoLock(t *testing.T) {
 		})
 	}
 }
+
+// The end of a request's context is heard of in a goroutine where nobody could recover, and the
+// context may have been recycled by then.
+func TestAContextThatPanicsOnceItHasEndedHarmsNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		request, end := context.WithCancel(t.Context())
+		ctx := newBrittle(request, 1000)
+		c := f.client(t)
+		mustPair(t, c.Mutex("other"))
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error {
+				<-ctx.Done()
+				return driver.NotSent(context.Cause(ctx))
+			}
+		})
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			recovering(func() { _, _ = c.Mutex("k").Lock(ctx) })
+		}()
+		synctest.Wait()
+		ctx.left.Store(-1)
+		end()
+		<-over
+		f.set(func() { f.before = nil })
+		nobodyIsLeft(t, f, c)
+	})
+}

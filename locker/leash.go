@@ -92,7 +92,15 @@ func (l *leash) request() (caller context.Context, deadline time.Time) {
 
 func (l *leash) callerEnded() {
 	caller, _ := l.request()
-	l.finish(caller.Err())
+	l.finish(whyEnded(caller.Err))
+}
+
+// whyEnded asks a context that has ended, in a goroutine that nobody else could recover: the
+// context of a request may be cancelled, be recycled, and panic from then on.
+func whyEnded(ask func() error) (why error) {
+	why = context.Canceled
+	defer func() { _ = recover() }()
+	return ask()
 }
 
 func (l *leash) finish(why error) {

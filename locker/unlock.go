@@ -78,7 +78,7 @@ func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 	base, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		if cause := context.Cause(ctx); !errors.Is(cause, ErrReleased) {
+		if cause := whyEnded(func() error { return context.Cause(ctx) }); !errors.Is(cause, ErrReleased) {
 			end(cause)
 		}
 	})
