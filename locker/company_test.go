@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -97,6 +98,61 @@ func TestManyWaitersOfAClientFindTheEndOfALeaseInTime(t *testing.T) {
 	}
 }
 
+// Whoever gets the lock while another one waits is not the holder whose end that one knows of, and
+// may die as well.
+func TestAWaiterInACrowdFindsTheEndOfALeaseThatWasHandedOver(t *testing.T) {
+	for _, others := range []int{0, 1500, 3700} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			c := f.client(t)
+			company(t, c.Mutex("other", ForWriting()), others)
+			first := must(t, f.client(t).Mutex("k", ForWriting()))
+			second := background(t, f.client(t).Mutex("k", ForWriting(), TTL(time.Second), NoRenewal()))
+			waiting := background(t, c.Mutex("k", ForWriting()))
+			time.Sleep(20 * time.Millisecond)
+			require.NoError(t, first.Unlock(t.Context()))
+			begun := time.Now()
+			require.NotNil(t, granted(second))
+			require.NotNil(t, <-waiting)
+			assert.LessOrEqual(t, time.Since(begun), time.Second+pollInterval+told)
+		})
+	}
+}
+
+// Of several readers the last one may not be who was named.
+func TestAWriterInACrowdFindsTheEndOfTheLastReader(t *testing.T) {
+	for range 8 {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			c := f.client(t)
+			company(t, c.Mutex("other", ForWriting()), 1500)
+			first := must(t, f.client(t).Mutex("k", ForReading()))
+			must(t, f.client(t).Mutex("k", ForReading(), TTL(time.Second), NoRenewal()))
+			begun := time.Now()
+			waiting := background(t, c.Mutex("k", ForWriting()))
+			time.Sleep(20 * time.Millisecond)
+			require.NoError(t, first.Unlock(t.Context()))
+			require.NotNil(t, <-waiting)
+			assert.LessOrEqual(t, time.Since(begun), time.Second+pollInterval+told)
+		})
+	}
+}
+
+// Those who wait for a lock of their own each are many all the same.
+func TestManyWaitersForManyLocksLookNoMoreOftenTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		const others, d = 1500, time.Minute
+		for i := range others {
+			company(t, c.Mutex(fmt.Sprint(i), ForWriting()), 1)
+		}
+		writing := must(t, f.client(t).Mutex("k", ForWriting(), TTL(time.Hour)))
+		waiting := background(t, c.Mutex("k", ForWriting()))
+		time.Sleep(pollInterval)
+		assert.LessOrEqual(t, f.asks(d), int(2*d/(others*pollPause)))
+		require.NoError(t, writing.Unlock(t.Context()))
+		assert.NotNil(t, granted(waiting))
+	})
+}
+
 // A message that is lost costs one of many waiters more than a second, but no more than half its
 // TTL: a grant that it has not heard of still lasts when it looks.
 func TestLostMessageCostsOneOfManyWaitersLessThanItsTTL(t *testing.T) {
@@ -104,7 +160,7 @@ func TestLostMessageCostsOneOfManyWaitersLessThanItsTTL(t *testing.T) {
 	for ttl, most := range map[time.Duration]time.Duration{DefaultTTL: (others + 1) * pollPause, 3 * time.Second: 1500 * time.Millisecond} {
 		bubble(t, func(t *testing.T, f *fakeDeployment) {
 			c := f.client(t)
-			company(t, c.Mutex("other", ForWriting()), others)
+			company(t, c.Mutex("k", ForWriting()), others)
 			must(t, f.client(t).Mutex("k", ForWriting()))
 			waiting := background(t, c.Mutex("k", ForWriting(), TTL(ttl)))
 			time.Sleep(15 * time.Second)

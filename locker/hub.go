@@ -144,11 +144,12 @@ func (h *hub) leave(s *slot) {
 	}
 }
 
-// crowd tells how many wait in all, and how many of them for the lock that s is for.
-func (h *hub) crowd(s *slot) (all, its int) {
+// crowd tells how many wait in all, how many of them for the lock that s is for, and for how
+// many locks.
+func (h *hub) crowd(s *slot) (all, its, locks int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.slots), h.wanted[s.mutex.keys.record]
+	return len(h.slots), h.wanted[s.mutex.keys.record], len(h.wanted)
 }
 
 // sleep has s woken at the given time, unless it gets up before.

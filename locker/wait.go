@@ -136,7 +136,7 @@ func (a *attempt) policy(n int) (time.Duration, bool) {
 	case a.client.hub.listens():
 		policy = listening(a.interval())
 	default:
-		all, _ := a.client.hub.crowd(a.slot)
+		all, _, _ := a.client.hub.crowd(a.slot)
 		policy = polling(min(time.Duration(all)*pollPause, pollInterval))
 	}
 	sleep, again := policy(n, rand.Float64())
@@ -146,10 +146,12 @@ func (a *attempt) policy(n int) (time.Duration, bool) {
 // interval is after how long a waiter looks, if it need not be sooner. Of many waiters of a
 // client each does so less often, as far as nothing but a message is to be missed: a grant
 // that it has not heard of must still last, and one that it hears of is to be good
-// without another request.
+// without another request. Few who want a lock look as often as if nobody waited for others:
+// nobody else finds out that its holder has died who was not the holder when they looked.
 func (a *attempt) interval() time.Duration {
-	all, _ := a.client.hub.crowd(a.slot)
-	return max(pollInterval, min(time.Duration(all)*pollPause, a.req.ttl/2, keepPlace))
+	all, its, locks := a.client.hub.crowd(a.slot)
+	alone := max(pollInterval, time.Duration(locks)*pollPause) * time.Duration(min(its, int(keepPlace/pollInterval)))
+	return max(pollInterval, min(time.Duration(all)*pollPause, alone, a.req.ttl/2, keepPlace))
 }
 
 // sleep waits for a message, the end of the holder's lease, or the time until which
@@ -167,7 +169,7 @@ func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, ove
 	}
 	if locked, ok := errors.AsType[*LockedError](a.reason); ok && locked.Holder.Remaining > 0 {
 		// Everybody else wakes then, too, and the first who looks does so for all.
-		_, its := a.client.hub.crowd(a.slot)
+		_, its, _ := a.client.hub.crowd(a.slot)
 		spread := max(10*time.Millisecond, time.Duration(its)*pollPause)
 		if end := locked.Holder.Remaining + time.Millisecond + rand.N(spread); end < d {
 			d, over = end, a.mutex.cfg.retry == nil // the holder may have renewed it
