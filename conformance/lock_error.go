@@ -73,6 +73,17 @@ var lockErrorCases = []testCase{
 			time.Sleep(k.time.short)
 			rule.Remove()
 			k.unlock(k.granted(g, k.times.poll+k.times.grant, "Lock through an outage"))
+			// A caller whose time is over before that of a request is not left in doubt either.
+			rule = k.wire.On(wire.Match{Arg: name, Times: -1}, wire.HoldReply)
+			for what, take := range map[string]func(context.Context) (*locker.Lease, error){"Lock": m.Lock, "TryLock": m.TryLock} {
+				short, cancel := k.within(k.time.short)
+				_, err = take(short)
+				unavailable(what+" while the server is silent, its ctx ended,", err)
+				cancel()
+			}
+			rule.Remove()
+			rule.Release()
+			k.soonFree(name, "after callers have given up on a silent server")
 		})
 	}),
 	lockCase("Mutex/Refusal", needs{}, func(k *lockKit) {

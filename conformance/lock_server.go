@@ -56,6 +56,7 @@ var lockServerCases = []testCase{
 		defer cancel()
 		err := k.refused(k.later(ctx, c.Mutex(k.key("lock"))), k.time.short+pause/2, "Lock on a paused server, its ctx ended,")
 		k.is("Lock on a paused server", err, context.DeadlineExceeded)
+		k.is("Lock on a paused server", err, locker.ErrUnavailable)
 		time.Sleep(time.Until(begun.Add(2*k.times.ttl + pause/2)))
 		k.valid(l, "after the server was paused")
 		k.unlock(l)

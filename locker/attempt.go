@@ -367,10 +367,29 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 	if err == nil || answered(err) || ctx.Err() == nil && a.client.ctx.Err() == nil {
 		return err
 	}
-	if a.reason == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ctx.Err()) {
+	vote, isVote := errors.AsType[*QuorumError](err)
+	switch {
+	case a.reason != nil:
+	case errors.Is(err, context.Canceled), errors.Is(err, ctx.Err()):
+		a.reason = unanswered(ctx, a.begun)
+	case isVote && !vote.silent() && errors.Is(ctx.Err(), context.Canceled):
+		// The nodes that are missing were not waited for.
+	default:
 		a.reason = requestError(a.req.name, err)
 	}
 	return a.waitError(ctx)
+}
+
+// unanswered is why a call that has begun then, and waited for an answer of the server until ctx
+// ended, does not have the lock. Of a server whose caller has turned away it says nothing.
+func unanswered(ctx context.Context, begun time.Time) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil
+	}
+	if end, ok := ctx.Deadline(); ok && !end.After(begun) {
+		return nil // it was over before anybody was asked
+	}
+	return errUnanswered
 }
 
 // waitError says what ended the wait: ctx, or else the client.

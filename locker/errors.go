@@ -76,6 +76,9 @@ var (
 	ErrClosed = errors.New("locker: client closed (make another; close a client when nothing uses it)")
 )
 
+// errUnanswered is the reason where the time was over before the server had said anything.
+var errUnanswered = fmt.Errorf("%w: no answer yet", ErrUnavailable)
+
 func invalid(problem string) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, problem)
 }
@@ -114,8 +117,9 @@ type WaitError struct {
 	// Cause is what ended the wait: the cause of the context, [ErrWaitTimeout],
 	// [ErrClosed], or [ErrTooManyWaiters], which ends it before it begins.
 	Cause error
-	// Reason is what the last attempt said: a *LockedError, an ErrUnavailable,
-	// or nil if there was no answer yet.
+	// Reason is what the last attempt said: a *LockedError, or an ErrUnavailable, which it
+	// also is where a deadline or the WaitTimeout passed before there was any answer. It is nil
+	// if nobody was asked, or the caller has canceled the wait before there was one.
 	Reason error
 
 	ctxErr error // ctx.Err() where Cause is something else

@@ -74,7 +74,7 @@ func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (lease *Lease, err er
 	ln, begun := w.line, w.begun
 	lease, err = w.lease, w.err
 	if w.left || err == ErrClosed {
-		err = waitError(ctx, m.name, w.why(), begun)
+		err = waitError(ctx, m.name, w.why(ctx), begun)
 	}
 	w.recycle()
 	switch {
@@ -110,7 +110,7 @@ func (m *Mutex) calledWithoutToken(ctx context.Context, lease *Lease, begun time
 		taken = true
 		return lease, nil
 	case ctx.Err() != nil, errors.Is(err, ErrClosed):
-		return nil, waitError(ctx, m.name, nil, begun)
+		return nil, waitError(ctx, m.name, unanswered(ctx, begun), begun)
 	case errors.Is(err, ErrLost):
 		return nil, nil
 	}
@@ -175,7 +175,7 @@ func (m *Mutex) stoodInLineFor(ctx context.Context) error {
 	status, err := m.client.Inspect(ctx, m.name)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return waitError(ctx, m.name, nil, begun)
+		return waitError(ctx, m.name, unanswered(ctx, begun), begun)
 	case err != nil:
 		return err
 	case status.Held():

@@ -1,6 +1,9 @@
 package locker
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // A waiter stands in a line. It is called once: with a lease, with an error, or else
 // to lead.
@@ -31,12 +34,15 @@ func (w *waiter) leave() {
 	<-w.called
 }
 
-// why says why w did not have the lock when it left the line; nil if nobody knew.
-func (w *waiter) why() error {
-	if w.inTheWay != nil {
+// why says why w did not have the lock when it left the line at the end of ctx.
+func (w *waiter) why(ctx context.Context) error {
+	switch {
+	case w.inTheWay != nil:
 		return w.inTheWay.locked()
+	case w.reason != nil:
+		return w.reason
 	}
-	return w.reason
+	return unanswered(ctx, w.begun) // as its leader was
 }
 
 // recycle gives w back, which nobody knows any more but the caller.

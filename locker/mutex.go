@@ -117,7 +117,8 @@ func (m *Mutex) Name() string { return m.name }
 //
 // It returns
 //   - a [*WaitError] when ctx ends, or the [WaitTimeout], before the lock is had; it
-//     also tells why: locked, by whom, or the server unavailable;
+//     also tells why: locked, by whom, or the server unavailable, which is so as well if it
+//     has not answered at all by then;
 //   - a [*LockedError] (or ErrUnavailable) when the [Retry] policy gives up;
 //   - without a wait a *WaitError that is [ErrTooManyWaiters] if it would have to wait
 //     while [MaxWaiters] calls of the client do;
@@ -151,7 +152,7 @@ func (m *Mutex) lockWaiting(ctx context.Context) (*Lease, error) {
 // It does not wait, except for the server's reply, which ctx bounds too; where the
 // reply is lost it asks again under the same id, so that the answer is the right
 // one, and on a quorum whose vote is split a few times within some 100 ms. Its other
-// errors are those of Lock, and ErrUnavailable.
+// errors are those of Lock, and ErrUnavailable; where ctx ends before the reply, both of them.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	if m.client.observers != nil {
 		return m.observed(ctx, "try", func(ctx context.Context) (*Lease, error) { return m.lock(ctx, false) })

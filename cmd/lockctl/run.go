@@ -115,9 +115,6 @@ func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment,
 				return asked, a.err
 			case errors.Is(a.err, locker.ErrLocked):
 				return asked, &exitError{r.flags.conflict, a.err}
-			case errors.Is(a.err, locker.ErrWaitTimeout):
-				// Who waits in vain is told that others have the lock; here nobody has said so.
-				return asked, fmt.Errorf("%w (the server has not answered)", a.err)
 			case a.err != nil:
 				return asked, a.err
 			}

@@ -92,7 +92,7 @@ func TestRunOnAServerThatHangs(t *testing.T) {
 	for _, driver := range []string{"goredis", "rueidis", "redigo"} {
 		code, _, errs := lockctl(t, "redis://"+server.Addr, "run", "--driver", driver, "-E", "0", "-w", "0.5", "k", "--", "true")
 		assert.Equal(t, exitUnreachable, code, "%s: %s", driver, errs)
-		assert.Contains(t, errs, "the server has not answered", driver)
+		assert.Contains(t, errs, "server unavailable", driver)
 	}
 	code, _, errs := lockctl(t, "redis://"+server.Addr, "run", "-E", "0", "-n", "k", "--", "true")
 	assert.Equal(t, exitUnreachable, code, errs)
