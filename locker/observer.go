@@ -109,10 +109,12 @@ func (e LockEnd) Contended() bool {
 //
 //   - "closed", "invalid", "deadlock", "foreign": the error of that name;
 //   - "crowded": as ErrTooManyWaiters;
-//   - "timeout": the WaitTimeout or the context's deadline has passed;
-//   - "canceled": the context has ended otherwise;
-//   - "locked", "unavailable": as ErrLocked and ErrUnavailable;
+//   - "canceled": the context has ended otherwise than by its deadline;
 //   - "absent": there was no lease to attach to, or the lease to change was lost;
+//   - "unavailable": as ErrUnavailable, also where the call has ended by its deadline;
+//   - "timeout": the WaitTimeout or the context's deadline has passed, and for all that is
+//     known it was others who had the lock;
+//   - "locked": as ErrLocked;
 //   - "error": anything else, a server's refusal for instance.
 func (e LockEnd) Outcome() string {
 	if e.Err == nil {
@@ -135,9 +137,11 @@ var outcomes = []struct {
 }{
 	{ErrClosed, "closed"}, {ErrInvalid, "invalid"}, {ErrDeadlock, "deadlock"}, {ErrForeign, "foreign"},
 	{ErrTooManyWaiters, "crowded"},
-	{ErrWaitTimeout, "timeout"}, {context.DeadlineExceeded, "timeout"}, {context.Canceled, "canceled"},
+	{context.Canceled, "canceled"}, // no word about the server, also where that was away
 	{ErrLost, "absent"}, {ErrReleased, "absent"}, {ErrNotHeld, "absent"},
-	{ErrLocked, "locked"}, {ErrUnavailable, "unavailable"},
+	{ErrUnavailable, "unavailable"}, // before what an outage makes of most calls
+	{ErrWaitTimeout, "timeout"}, {context.DeadlineExceeded, "timeout"},
+	{ErrLocked, "locked"},
 }
 
 // A HoldEnd is the end of a lease.

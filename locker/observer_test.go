@@ -139,6 +139,35 @@ func TestObserverIsToldWhyThereIsNoLock(t *testing.T) {
 	})
 }
 
+// What ends by its deadline in an outage is not counted among what others have kept waiting.
+func TestOutcomeTellsAnOutageFromContention(t *testing.T) {
+	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+		held := f.hold(t)
+		outcome := func(ctx context.Context, name string, opts ...Option) string {
+			t.Helper()
+			_, err := c.Mutex(name, opts...).Lock(ctx)
+			require.Error(t, err)
+			return s.locks[len(s.locks)-1].Outcome()
+		}
+		assert.Equal(t, "timeout", outcome(within(t, time.Second), "k"))
+		assert.Equal(t, "timeout", outcome(t.Context(), "k", WaitTimeout(time.Second)))
+		assert.Equal(t, "timeout", outcome(within(t, 0), "free"), "nobody was asked")
+		f.hang()
+		assert.Equal(t, "unavailable", outcome(within(t, requestTime), "free"))
+		assert.Equal(t, "unavailable", outcome(t.Context(), "free", WaitTimeout(requestTime)))
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { return driver.NotSent(errors.New("no route")) }
+		})
+		assert.Equal(t, "unavailable", outcome(within(t, time.Second), "free"))
+		assert.Equal(t, "unavailable", outcome(t.Context(), "free", WaitTimeout(time.Second)))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		assert.Equal(t, "canceled", outcome(ctx, "free"), "who goes away is no failure of the server")
+		f.heal()
+		require.NoError(t, held.Unlock(t.Context()))
+	})
+}
+
 func TestObserverIsToldTheRoute(t *testing.T) {
 	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
 		other, err := f.client(t).Mutex("k").Lock(t.Context())

@@ -35,7 +35,9 @@
 // # Attributes
 //
 // As for a database: db.system.name is "redis", and error.type the outcome of what failed. A
-// TryLock that finds the lock taken has not failed, nor has a call whose context was canceled.
+// call that others have kept from the lock has not failed, be it a TryLock ("locked") or one whose
+// time was over while it waited ("timeout"), nor has one whose context was canceled. In an outage
+// both are "unavailable", which is a failure.
 // golocker.lock.mode is "exclusive", "writing" or "reading"; golocker.outcome is that of LockEnd.Outcome
 // or HoldEnd.Outcome of package locker, golocker.route its Route, golocker.op the call. Spans
 // have golocker.lock.ttl (s), golocker.lock.fenced and golocker.lock.token besides. Counters of
@@ -157,11 +159,14 @@ func New(opts ...Option) (locker.Observer, error) {
 	}, nil
 }
 
-// failed tells whether a call has an error to show. That somebody else has the lock is an
-// answer to TryLock, and the caller's own end no fault of the lock.
+// failed tells whether a call has an error to show. That somebody else has the lock is what locks
+// are for, whether the call has waited or not, and the caller's own end no fault of the lock.
 func failed(e locker.LockEnd) bool {
-	outcome := e.Outcome()
-	return e.Err != nil && (e.Op != "try" || outcome != "locked") && outcome != "canceled"
+	switch e.Outcome() {
+	case "acquired", "locked", "timeout", "canceled":
+		return false
+	}
+	return true
 }
 
 // Keys of attributes.
