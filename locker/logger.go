@@ -2,7 +2,6 @@ package locker
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 )
 
@@ -12,10 +11,16 @@ import (
 //   - Warn: a lock was lost; a renewal failed or came so late that less than a third of
 //     the lease was left; the server did not confirm a release, or said that the
 //     lock had not been held any more; a server is set up so that locks are in danger.
-//   - Info: a lock's record had lost its TTL; messages ceased to arrive, arrive again, or
-//     may have been missed; a call has waited for longer than the lock's TTL; a lock was
-//     given up by Close.
+//   - Info: renewals succeed again; a lock's record had lost its TTL; messages ceased to
+//     arrive, arrive again, or may have been missed; a call has waited for longer than the
+//     lock's TTL; a lock was given up by Close.
 //   - Debug: every lock that was had or not, and every one that was given up.
+//
+// Renewals that fail do not flood the log, however many leases an outage meets: the first one of a
+// client has a line, and then all that follow have one a second at most, which counts them and
+// names the lock that has the least left of its lease. The same is so of those that come late.
+// They are said to succeed again when one does and none has failed for 5 seconds. Every
+// lock that is lost has a line of its own.
 //
 // The lock's name is in the attribute "lock", and nowhere else. Where names are not for
 // the log, [slog.HandlerOptions.ReplaceAttr] can shorten or hide it. Passwords,
@@ -25,9 +30,12 @@ func Logger(l *slog.Logger) ClientOption {
 		return clientOption(func(c *clientConfig) { c.lock.reject("a nil Logger; leave the option out") })
 	}
 	g := logger{l}
-	return Observe(Observer{
-		LockEnd: g.lockEnd, HoldEnd: g.holdEnd, Renewal: g.renewal,
-		Healed: g.healed, Subscription: g.subscription, Warning: g.warning,
+	return clientOption(func(c *clientConfig) {
+		r := &renewalLogger{logger: g} // for each client that is given the option
+		Observe(Observer{
+			LockEnd: g.lockEnd, HoldEnd: g.holdEnd, Renewal: r.renewal,
+			Healed: g.healed, Subscription: g.subscription, Warning: g.warning,
+		}).applyClient(c)
 	})
 }
 
@@ -73,21 +81,6 @@ func (g logger) holdEnd(ctx context.Context, e HoldEnd) {
 		attrs = append(attrs, slog.String("last_renewal", e.Lost.LastErr.Error()))
 	}
 	g.LogAttrs(ctx, level, text, attrs...)
-}
-
-func (g logger) renewal(e Renewal) {
-	ctx, text := context.Background(), "renewal failed"
-	switch {
-	case e.Err == nil && e.Left < e.TTL/3:
-		text = "renewal was late"
-	case e.Err == nil, errors.Is(e.Err, ErrNotHeld): // of which its loss tells
-		return
-	}
-	attrs := about(e.LockInfo, slog.Duration("left", e.Left), slog.Duration("late", e.Late), slog.Duration("took", e.Took))
-	if e.Err != nil {
-		attrs = append(attrs, slog.String("error", e.Err.Error()))
-	}
-	g.LogAttrs(ctx, slog.LevelWarn, text, attrs...)
 }
 
 func (g logger) healed(e Healed) {

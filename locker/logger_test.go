@@ -15,11 +15,11 @@ import (
 
 // logged runs a test whose client logs, in a bubble. records gives what was logged since
 // the last call.
-func logged(t *testing.T, level slog.Level, test func(t *testing.T, f *fakeDeployment, c *Client, records func() []map[string]any)) {
+func logged(t *testing.T, level slog.Level, test func(t *testing.T, f *fakeDeployment, c *Client, records func() []map[string]any), opts ...ClientOption) {
 	t.Helper()
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		var out bytes.Buffer
-		c := f.client(t, Logger(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: level}))))
+		c := f.client(t, append(opts, Logger(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: level}))))...)
 		test(t, f, c, func() []map[string]any {
 			synctest.Wait()
 			var list []map[string]any
@@ -132,5 +132,124 @@ func TestLateRenewalIsLogged(t *testing.T) {
 		f.set(func() { f.before = nil })
 		time.Sleep(time.Second)
 		assert.Contains(t, messages(records()), "WARN renewal was late")
+	})
+}
+
+// count is how many of the lines say that, and of how many renewals they tell.
+func count(lines []map[string]any, text string) (n, renewals int) {
+	for _, r := range lines {
+		if r["msg"] == text {
+			n++
+			some, _ := r["renewals"].(float64)
+			renewals += int(some)
+		}
+	}
+	return n, renewals
+}
+
+// Leases in their hundreds whose renewals fail several times a second each are no reason to fill a disk.
+func TestAnOutageDoesNotFloodTheLog(t *testing.T) {
+	const leases, ttl = 200, 30 * time.Second
+	s := &seen{}
+	logged(t, slog.LevelInfo, func(t *testing.T, f *fakeDeployment, c *Client, records func() []map[string]any) {
+		for range leases {
+			must(t, c.Mutex(newID(), TTL(ttl)))
+		}
+		time.Sleep(ttl)
+		require.Empty(t, records(), "all goes well")
+
+		f.set(func() { f.before = refusesScript(mutexFamily.renew, errLostReply) })
+		time.Sleep(ttl / 2)
+		f.set(func() { f.before = nil })
+		time.Sleep(ttl)
+		list, failures := records(), 0
+		for _, e := range s.renewals {
+			if e.Err != nil {
+				failures++
+			}
+		}
+		require.Greater(t, failures, 10*leases)
+		lines, told := count(list, "renewal failed")
+		assert.LessOrEqual(t, lines, int(ttl/2/linesEvery))
+		assert.Equal(t, failures, told)
+		lines, told = count(list, "renewal was late")
+		assert.LessOrEqual(t, lines, 2)
+		assert.Greater(t, told, leases/2)
+		assert.Equal(t, "INFO renewals succeed again", messages(list)[len(list)-1])
+		lines, _ = count(list, "renewals succeed again")
+		assert.Equal(t, 1, lines)
+
+		f.set(func() { f.before = refusesScript(mutexFamily.renew, errLostReply) })
+		time.Sleep(ttl)
+		list = records()
+		lines, _ = count(list, "renewal failed")
+		assert.LessOrEqual(t, lines, int(ttl/linesEvery))
+		lines, _ = count(list, "lock lost")
+		assert.Equal(t, leases, lines, "each of them")
+		f.set(func() { f.before = nil })
+	}, s.observer())
+}
+
+// toldOfRenewals returns the handler of renewals of a client with that option.
+func toldOfRenewals(o ClientOption) func(Renewal) {
+	var cfg clientConfig
+	o.applyClient(&cfg)
+	return cfg.observers[0].Renewal
+}
+
+// Where a part of the locks cannot be renewed, as on one shard, those that can are no end of the trouble.
+func TestLogOfAnOutageOfSomeLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		tell := toldOfRenewals(Logger(slog.New(slog.NewTextHandler(&out, nil))))
+		well := Renewal{LockInfo: LockInfo{Name: "well", TTL: 30 * time.Second}, Left: 29 * time.Second}
+		ill := Renewal{LockInfo: LockInfo{Name: "ill", TTL: 30 * time.Second}, Left: 20 * time.Second, Err: errLostReply}
+		for range 10 { // as often as an AttemptTimeout and a pause take
+			tell(ill)
+			tell(well)
+			time.Sleep(3 * time.Second)
+			ill.Left -= 2 * time.Second
+			tell(well)
+		}
+		assert.Equal(t, 10, strings.Count(out.String(), "renewal failed"))
+		assert.NotContains(t, out.String(), "succeed again")
+		time.Sleep(calmTime)
+		tell(well)
+		tell(well)
+		assert.Equal(t, 1, strings.Count(out.String(), "succeed again"))
+	})
+}
+
+// The line is about the lock that will be lost first.
+func TestLogNamesTheLockThatHasTheLeastLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		tell := toldOfRenewals(Logger(slog.New(slog.NewTextHandler(&out, nil))))
+		fails := func(name string, left time.Duration) {
+			tell(Renewal{LockInfo: LockInfo{Name: name, TTL: 30 * time.Second}, Left: left, Err: errLostReply})
+		}
+		fails("first", 10*time.Second)
+		assert.Contains(t, out.String(), "lock=first")
+		assert.Contains(t, out.String(), "renewals=1")
+		out.Reset()
+		fails("a", 9*time.Second)
+		fails("b", 7*time.Second)
+		assert.Empty(t, out.String())
+		time.Sleep(linesEvery)
+		fails("c", 8*time.Second)
+		assert.Contains(t, out.String(), "lock=b")
+		assert.Contains(t, out.String(), "renewals=3")
+	})
+}
+
+// Two clients may be given one option: what one has logged is not left out by the other.
+func TestEachClientLogsItsOwnRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		option := Logger(slog.New(slog.NewTextHandler(&out, nil)))
+		for range 2 {
+			toldOfRenewals(option)(Renewal{Err: errLostReply})
+		}
+		assert.Equal(t, 2, strings.Count(out.String(), "renewal failed"))
 	})
 }
