@@ -14,7 +14,7 @@ import (
 // gone. It is never used again: a hook of the application may have kept it.
 type command struct {
 	*redis.Cmd
-	ctx   context.Context
+	ctx   *callContext
 	begun atomic.Bool // go-redis has begun to write it
 	err   error       // what it has come to, which Cmd does not tell of the first one of a pipeline
 	first *command    // of its pipeline to one server
@@ -112,12 +112,14 @@ func (u unwritable) MarshalBinary() ([]byte, error) { return nil, u.err }
 
 // SetErr is called by go-redis and by hooks. go-redis closes a connection to a server that
 // answers READONLY, since the name that it was made to may lead to another one by now. But
-// of a pipeline it looks at the first command alone, so that is the one to tell of it.
+// of a pipeline it looks at the first command alone, so that is the one to tell of it. The
+// others lead to the same server: a client of our own drops them before it uses them again.
 func (c *command) SetErr(err error) {
 	c.err = err
 	c.Cmd.SetErr(err)
 	if c.first != nil && redis.IsReadOnlyError(err) {
 		c.first.Cmd.SetErr(err)
+		c.ctx.conn.demoted()
 	}
 }
 

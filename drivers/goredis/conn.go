@@ -29,6 +29,9 @@ type conn struct {
 	client redis.UniversalClient
 	dialer *netdial.Dialer // of its own client; of a wrapped one, it has nothing to do
 
+	// demoted is told that a server, not of a Cluster, has answered READONLY.
+	demoted func()
+
 	life  context.Context // ends with Close
 	close func() error
 	crew  aside.Crew // makes the calls
@@ -38,7 +41,7 @@ type conn struct {
 
 // newConn returns a conn whose Close calls closeClient, unless that is nil.
 func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dialer, closeClient func() error) *conn {
-	c := &conn{mode: mode, client: client, dialer: dialer}
+	c := &conn{mode: mode, client: client, dialer: dialer, demoted: func() {}}
 	c.nodes.cluster, _ = client.(*redis.ClusterClient)
 	life, end := context.WithCancel(context.Background())
 	c.life = life

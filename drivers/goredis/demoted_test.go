@@ -62,3 +62,37 @@ func TestReadonlyDropsConnection(t *testing.T) {
 		}
 	}
 }
+
+// A former master that is a replica now is well, so that nothing else tells of the other connections
+// to it: each cost one more call that was refused, and a free lock was had after most of a second.
+func TestReadonlyDropsAllConnections(t *testing.T) {
+	const refusal = "READONLY You can't write against a read only replica."
+	write, ok := on("SET", "k", "v"), driver.Command{Args: []string{"PING"}}
+	for name, cmds := range map[string][]driver.Command{"Do": {write}, "DoBatch": {ok, write}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWire(t, servertest.Single(t).Addr)
+			conn := open(t, driver.Config{Addrs: []string{"name:1"}, Dial: w.Dial, PoolSize: idle + 1})
+			fill(t, conn, w)
+
+			reading := w.On(wire.Match{Name: "ECHO"}, wire.HoldReply) // a replica answers it after the refusal
+			read := make(chan error)
+			go func() {
+				_, err := conn.Do(soon(t), driver.Command{Args: []string{"ECHO", "x"}})
+				read <- err
+			}()
+			<-reading.Happened()
+			former := w.Dials()
+			w.On(wire.Match{Name: "SET"}, wire.Answer("-"+refusal+"\r\n"))
+			results := conn.(driver.Batcher).DoBatch(soon(t), cmds)
+			require.Equal(t, driver.NewServerError(refusal), results[len(results)-1].Err)
+			reading.Release()
+			require.NoError(t, <-read)
+
+			passed := w.Count(wire.Match{Name: "GET"})
+			fill(t, conn, w)
+			for _, request := range w.Requests(wire.Match{Name: "GET"})[passed:] {
+				assert.Greater(t, request.Conn, former)
+			}
+		})
+	}
+}

@@ -83,7 +83,9 @@
 // The address of a single server may be a name that leads to the master. A connection on which
 // a former master answers READONLY is closed, and the next one is made to whom the name leads
 // then, also where the client is a wrapped one, and for any command of a batch. (Of a pipeline of
-// the application's own, go-redis looks at the first reply alone.)
+// the application's own, go-redis looks at the first reply alone.) The client that Open makes drops
+// all others with it, so that one call is refused, and those that are under way. Of a wrapped client
+// each that is idle costs one more call, unless its ConnMaxIdleTime has dropped it by then.
 //
 // Hooks see the commands of locks. One that sends a command twice, or swallows
 // it, breaks locks.

@@ -45,7 +45,8 @@ func openConn(cfg driver.Config) driver.Conn {
 	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return dialer.Dial(ctx, cfg.Network, addr)
 	}
-	options := options(cfg, newHosts(dial, cfg.Timeout).Dial)
+	hosts := newHosts(dial, cfg.Timeout)
+	options := options(cfg, hosts.Dial)
 	var client redis.UniversalClient
 	switch cfg.Mode {
 	case driver.ModeCluster:
@@ -56,7 +57,9 @@ func openConn(cfg driver.Config) driver.Conn {
 	default:
 		client = redis.NewClient(options.Simple())
 	}
-	return newConn(cfg.Mode, client, dialer, client.Close)
+	c := newConn(cfg.Mode, client, dialer, client.Close)
+	c.demoted = hosts.demoted
+	return c
 }
 
 func options(cfg driver.Config, dial driver.DialFunc) *redis.UniversalOptions {

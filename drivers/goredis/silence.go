@@ -20,10 +20,14 @@ import (
 // looks at each before it uses it, is told that they are broken. In doubt are only those to the
 // same host: in a Cluster, one that hangs costs the others nothing. And a server that is late all the
 // time need not shake hands all the time, too: those in use bring something.
+//
+// When a server has answered READONLY, its name may lead to another one, and all connections that
+// there are may be to a former master. They are well, and what they bring says nothing for them.
 type hosts struct {
 	dial     driver.DialFunc
 	patience time.Duration // how long after a request its reply is late
 	begun    time.Time     // from which all times are counted
+	refused  atomic.Int64  // when a server did last, by READONLY; 0 for never
 
 	mu   sync.Mutex
 	open map[string]*host // by address
@@ -46,6 +50,7 @@ func newHosts(dial driver.DialFunc, timeout time.Duration) *hosts {
 
 // Dial is go-redis' dialer.
 func (h *hosts) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	begun := h.now()
 	conn, err := h.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -58,7 +63,7 @@ func (h *hosts) Dial(ctx context.Context, network, addr string) (net.Conn, error
 		h.open[addr] = to
 	}
 	to.conns++
-	c := &watched{Conn: conn, hosts: h, host: to}
+	c := &watched{Conn: conn, hosts: h, host: to, begun: begun}
 	c.heard.Store(h.now())
 	c.forget = sync.OnceFunc(func() {
 		h.mu.Lock()
@@ -73,11 +78,13 @@ func (h *hosts) Dial(ctx context.Context, network, addr string) (net.Conn, error
 // now is a time in ns, above 0.
 func (h *hosts) now() int64 { return int64(time.Since(h.begun)) + 1 }
 
-// A watched connection is in doubt if it has brought nothing for as long as its host is.
+// A watched connection is in doubt if it has brought nothing for as long as its host is, or if
+// it was made before a server answered READONLY.
 type watched struct {
 	net.Conn
 	hosts   *hosts
 	host    *host
+	begun   int64        // when its address was looked up
 	expects atomic.Bool  // a reply: what waits for messages sets no deadline
 	asked   atomic.Int64 // when the reply was begun to be read
 	late    *time.Timer  // of that reply
@@ -121,9 +128,16 @@ func (c *watched) Read(p []byte) (int, error) {
 }
 
 // doubt puts in doubt what brings nothing after the time at.
-func (h *host) doubt(at int64) {
-	for last := h.doubtful.Load(); at > last && !h.doubtful.CompareAndSwap(last, at); {
-		last = h.doubtful.Load()
+func (h *host) doubt(at int64) { raise(&h.doubtful, at) }
+
+// demoted puts in doubt what there is, and what is being dialed: the name may have been looked
+// up already.
+func (h *hosts) demoted() { raise(&h.refused, h.now()) }
+
+// raise has t be the time at, or a later one.
+func raise(t *atomic.Int64, at int64) {
+	for last := t.Load(); at > last && !t.CompareAndSwap(last, at); {
+		last = t.Load()
 	}
 }
 
@@ -133,12 +147,12 @@ func (c *watched) Close() error {
 	return c.Conn.Close()
 }
 
-var errInDoubt = errors.New("goredis: another connection to this host has broken or is late")
+var errInDoubt = errors.New("goredis: another connection has broken, is late, or was answered READONLY")
 
 // SyscallConn is what go-redis asks for before it uses a connection, to see whether the
 // server has closed it. It drops the connection at an error.
 func (c *watched) SyscallConn() (syscall.RawConn, error) {
-	if c.heard.Load() <= c.host.doubtful.Load() {
+	if c.heard.Load() <= c.host.doubtful.Load() || c.begun <= c.hosts.refused.Load() {
 		return nil, errInDoubt
 	}
 	if conn, ok := c.Conn.(syscall.Conn); ok {
