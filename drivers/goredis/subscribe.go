@@ -22,7 +22,7 @@ func (c *conn) dialPubSub(ctx context.Context) (pubsub.Conn, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
-	ps := c.client.Subscribe(ctx) // without a channel it does not connect yet
+	ps := c.client.Subscribe(ctx) // without a channel it connects with the first command
 	pingErr, err := aside.Call(ctx, c.life.Done(), func() error { return ps.Ping(ctx) }, nil)
 	if err != nil {
 		go ps.Close() // waits for Ping
@@ -63,20 +63,37 @@ func (c *conn) newPubSubConn(ps *redis.PubSub) *pubsubConn {
 
 // read receives until Close. The first error that is no reply is the last: from
 // then on it is all that arrives.
+//
+// What arrives first answers the PING of dialPubSub. If that is an error, it is kept from
+// who subscribes: a server that is loading refuses PING and not SUBSCRIBE, and so may an ACL.
 func (p *pubsubConn) read() {
-	var a arrival
-	for lost := false; ; {
-		if !lost {
-			a.reply, a.err = p.ps.Receive(noRedial(context.Background()))
-			_, refused := serverError(a.err)
-			lost = a.err != nil && !refused
+	a := p.receive()
+	if reply, refused := serverError(a.err); refused {
+		if a = p.receive(); a.lost() {
+			a.err = fmt.Errorf("%w, after PING was answered %v", a.err, reply)
 		}
+	}
+	for {
 		select {
 		case p.arrivals <- a:
 		case <-p.closed:
 			return
 		}
+		if !a.lost() {
+			a = p.receive()
+		}
 	}
+}
+
+func (p *pubsubConn) receive() arrival {
+	reply, err := p.ps.Receive(noRedial(context.Background()))
+	return arrival{reply, err}
+}
+
+// lost reports whether nothing arrives any more.
+func (a arrival) lost() bool {
+	_, refused := serverError(a.err)
+	return a.err != nil && !refused
 }
 
 // Send implements [pubsub.Conn].

@@ -49,6 +49,30 @@ func TestNoPermissionForSETIsTypedAndAtOnce(t *testing.T) {
 	})
 }
 
+// A driver may PING for reasons of its own, which whoever waits for a message need not know.
+func TestNoPermissionForPINGKeepsNobodyFromSubscribing(t *testing.T) {
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		t.Parallel()
+		srv, dsn := restricted(t, "-ping")
+		connector, err := locker.OpenConnector(d.name, dsn)
+		require.NoError(t, err)
+		conn, err := connector.Connect(soon(t))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+		sub, err := conn.(driver.Subscriber).Subscribe(soon(t))
+		require.NoError(t, err)
+		require.NoError(t, sub.Add(soon(t), "a"))
+		do(t, srv, "PUBLISH", "a", "1")
+		message, err := sub.Receive(soon(t))
+		require.NoError(t, err)
+		assert.Equal(t, driver.Message{Channel: "a", Payload: "1"}, message)
+		do(t, srv, "CLIENT", "KILL", "TYPE", "pubsub")
+		_, err = sub.Receive(soon(t))
+		assert.ErrorIs(t, err, driver.ErrGap)
+	})
+}
+
 func TestNoPermissionForEVALSHAIsTypedAndAtOnce(t *testing.T) {
 	t.Parallel()
 	eachDriver(t, func(t *testing.T, d driverUnderTest) {
