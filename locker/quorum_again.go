@@ -15,6 +15,7 @@ import (
 //
 // That is no renewal which brings a lease back to a node that has forgotten it: one that says no has
 // nothing of the lease, and the request is the late first step that [rest.ask] makes at those that were not asked.
+// One that cannot be reached then, or is loading its data, has nothing of it either, and has its next turn.
 // A node that may have had the lease is never asked again: it has said yes, or not answered,
 // be it to an earlier request of the same attempt, or takes no part since it may have forgotten.
 
@@ -41,6 +42,18 @@ func refuses(r driver.Result) bool {
 	return r.Value == nil || ok && (status == 0 || status == 2) // see [request.acquired], and [node.set]
 }
 
+// failsNow tells of the answer to a call for a lock that the node has nothing of it by that, and may do what it is
+// asked another time: it was not reached, or is loading its data.
+func failsNow(r driver.Result) bool {
+	switch driver.OutcomeOf(r.Err) {
+	case driver.OutcomeNotSent:
+		return true
+	case driver.OutcomeReplied:
+		return transient(r.Err) && !midway(r.Err)
+	}
+	return false
+}
+
 // hears has the rest told what those of the nodes answer to round that have not yet. It may be called on nil.
 func (r *rest) hears(round *round, nodes nodeSet) {
 	if r == nil || nodes == 0 {
@@ -59,7 +72,9 @@ func (r *rest) hear(place int, answer driver.Result) {
 	if r.again != nil && driver.OutcomeOf(answer.Err) != driver.OutcomeUnknown {
 		r.again.owed &^= only(place)
 	}
-	if refuses(answer) && r.refusedBy(only(place)&r.heeded) {
+	// That a node fails is no reason to begin asking again, nor one to end it: it may be restarting.
+	nothing := refuses(answer) || r.again != nil && r.again.tries > 0 && failsNow(answer)
+	if nothing && r.refusedBy(only(place)&r.heeded) {
 		t = r.tenure
 	}
 	r.mu.Unlock()
@@ -133,10 +148,11 @@ func (r *rest) askAgain(now time.Time, left time.Duration) {
 	}
 	defer r.quorum.wg.Done()
 	nodes := a.nodes
-	a.nodes, a.owed = 0, a.owed|nodes
 	a.tries++
 	r.heeded |= nodes
-	r.quorum.put(r.call.arming(left), nodes, r)
+	a.nodes = r.quorum.put(r.call.arming(left), nodes, r)
+	a.owed |= nodes &^ a.nodes
+	r.settle()
 }
 
 // owes tells that a node which was asked again has not answered: the request may still be on its

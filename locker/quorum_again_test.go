@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -190,6 +191,62 @@ func (f *fakeDeployment) jittery(r *rand.Rand) {
 			mu.Unlock()
 			return wait(d)(ctx, cmd)
 		}
+	})
+}
+
+// A node restarts just when it is asked again, or is silent, or was for so long that it is asked only now and
+// then. It gives the lease as soon as it is back.
+func TestQuorumNodeThatIsBackAfterAFailedAskingGivesTheLease(t *testing.T) {
+	back := func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease) {
+		t.Helper()
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, 3, nodes.have(lease, "k"))
+		for _, f := range nodes {
+			if f != refusing {
+				f.hang() // what the lease would be lost with
+				break
+			}
+		}
+		time.Sleep(time.Minute)
+		assert.NoError(t, lease.Err())
+	}
+	for name, trouble := range map[string]func(f *fakeDeployment){
+		"down": (*fakeDeployment).down,
+		"loading": func(f *fakeDeployment) {
+			f.set(func() {
+				f.before = func(context.Context, driver.Command) error {
+					return driver.NewServerError("LOADING Redis is loading the dataset in memory")
+				}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()) {
+				lose()
+				trouble(refusing)
+				time.Sleep(soonAgain)
+				refusing.heal()
+				back(t, nodes, refusing, lease)
+			})
+		})
+	}
+	t.Run("suspect", func(t *testing.T) {
+		eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()) {
+			n := lease.tenure.client.quorum.nodes[slices.Index(nodes, refusing)]
+			long := &span{until: time.Now().Add(-time.Minute)}
+			n.behind.Store(patience + 1)
+			n.owed.Store(long)
+			n.asked.Add(maxProbes)
+			asks := refusing.acquires()
+			time.Sleep(soonAgain)
+			require.Zero(t, asks.Load())
+			assert.False(t, lease.tenure.rest.owes(), "nothing was sent")
+			n.asked.Add(-maxProbes)
+			n.behind.Store(0)
+			n.owed.Store(nil)
+			lose()
+			back(t, nodes, refusing, lease)
+		})
 	})
 }
 

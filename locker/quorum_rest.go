@@ -113,8 +113,9 @@ func (r *rest) ask() {
 // tell puts c to the nodes. Nobody waits for the answers. It is for who has entered the quorum.
 func (q *quorum) tell(c call, nodes nodeSet) { q.put(c, nodes, nil) }
 
-// put is tell, but rest hears the answers if it is not nil.
-func (q *quorum) put(c call, nodes nodeSet, rest *rest) {
+// put is tell, but rest hears the answers if it is not nil. It returns the nodes that are spared: they are asked
+// nothing, and rest does not hear of them.
+func (q *quorum) put(c call, nodes nodeSet, rest *rest) (spared nodeSet) {
 	round := newRound(q, question{calls: []call{c}}, nil)
 	round.mu.Lock()
 	defer round.mu.Unlock()
@@ -127,6 +128,7 @@ func (q *quorum) put(c call, nodes nodeSet, rest *rest) {
 		}
 	}
 	round.ask(n, round.in)
+	return round.answered // by nobody else, who would need mu
 }
 
 // rests are those that wait to be asked.
