@@ -131,8 +131,8 @@ func (r *rest) nextAsking() time.Time {
 	return r.again.at
 }
 
-// askAgain asks them if it is time. It is for who knows that the lease is held, and lapses so much later unless it is
-// renewed: what a node gives lasts no longer, as no answer is waited for. It may be called on nil.
+// askAgain asks them if it is time. It is for who knows that the lease is held, for so much longer unless it is
+// renewed: what the nodes give lasts no longer than what the others have given, as no answer is waited for. It may be called on nil.
 func (r *rest) askAgain(now time.Time, left time.Duration) {
 	if at := r.nextAsking(); at.IsZero() || now.Before(at) {
 		return

@@ -85,6 +85,31 @@ func eachContended(t *testing.T, test func(t *testing.T, nodes fakeQuorum, refus
 	}
 }
 
+// givenNow has the turn come of the node, and returns for how long it gives the lease.
+func givenNow(t *testing.T, f *fakeDeployment, l *Lease) time.Duration {
+	given := make(chan time.Duration, 1)
+	f.set(func() {
+		f.after = func(_ context.Context, cmd driver.Command) error {
+			if isAcquire(cmd) {
+				given <- f.pttl(t, "k") // before a renewal lengthens it, which may come at once
+			}
+			return nil
+		}
+	})
+	r := l.tenure.rest
+	r.mu.Lock()
+	r.again.at = time.Now()
+	r.mu.Unlock()
+	l.tenure.replan()
+	select {
+	case d := <-given:
+		return d
+	case <-time.After(time.Millisecond):
+		require.Fail(t, "the node is not asked again")
+		return 0
+	}
+}
+
 // acquires counts the requests for a lock that come to the node from now on.
 func (f *fakeDeployment) acquires() *atomic.Int32 {
 	n := new(atomic.Int32)
@@ -375,6 +400,51 @@ func TestQuorumNodeThatIsAskedAgainGivesNoMoreThanIsLeft(t *testing.T) {
 		}
 		time.Sleep(time.Until(lease.Deadline()) + margin(30*time.Second) + time.Second)
 		assert.Zero(t, nodes.holding("k"))
+	}, NoRenewal(), TTL(30*time.Second))
+}
+
+// Extend by less than the lease has left shortens nothing, at a node that is asked again either.
+func TestQuorumNodeThatIsAskedAgainAfterAShortExtendKeepsTheLease(t *testing.T) {
+	eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()) {
+		require.NoError(t, lease.Extend(t.Context(), MinTTL))
+		lose()
+		time.Sleep(soonAgain)
+		require.True(t, refusing.has(lease, "k"))
+		assert.InDelta(t, time.Until(lease.Deadline()), refusing.pttl(t, "k"), float64(time.Millisecond))
+		for range 100 {
+			time.Sleep(time.Second)
+			require.Equal(t, 3, nodes.have(lease, "k"), "%v are left", time.Until(lease.Deadline()))
+		}
+	})
+}
+
+// Nor does it give more than the others have given while renewals fail: nobody could have the lock when
+// it runs out there.
+func TestQuorumNodeThatIsAskedAgainWhileRenewalsFailGivesNoMore(t *testing.T) {
+	eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()) {
+		for _, f := range nodes {
+			if f != refusing {
+				f.hang()
+			}
+		}
+		time.Sleep(20 * time.Second)
+		lose()
+		assert.LessOrEqual(t, givenNow(t, refusing, lease), time.Until(lease.Deadline())+margin(30*time.Second))
+	}, TTL(30*time.Second))
+}
+
+// The time that the machine slept has passed for the nodes.
+func TestQuorumNodeThatIsAskedAgainAfterASuspensionGivesNoMore(t *testing.T) {
+	eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()) {
+		machine := newLaptop(t, nodes[0])
+		lose()
+		machine.suspend(20 * time.Second)
+		for _, f := range nodes[1:] {
+			f.FastForward(20 * time.Second)
+		}
+		given := givenNow(t, refusing, lease)
+		assert.Positive(t, time.Until(lease.Deadline()))
+		assert.LessOrEqual(t, given, time.Until(lease.Deadline())+margin(30*time.Second))
 	}, NoRenewal(), TTL(30*time.Second))
 }
 

@@ -48,7 +48,7 @@ func (t *tenure) due(now moment) (renewal need) {
 	defer t.mu.Unlock()
 	t.checkAt(now)
 	if t.held != nil {
-		t.rest.askAgain(now.at, min(t.lapse.Sub(now.at), t.lasts))
+		t.rest.askAgain(now.at, t.term.leftAt(now))
 	}
 	if ttl := t.renewalTTL(); ttl > 0 && !t.renewAt.IsZero() && t.renewAt.Sub(now.at) <= renewalSlack(ttl) {
 		t.renewAt = time.Time{}
