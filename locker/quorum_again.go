@@ -166,10 +166,12 @@ func (r *rest) owes() bool {
 	return r.again != nil && r.again.owed != 0
 }
 
-// arming is the call, made by [acquireCall], with another TTL.
+// arming is the call, made by [acquireCall], with another TTL. It takes no place in the queue of a node that
+// refuses still, as that which makes it holds the lock.
 func (c call) arming(ttl time.Duration) call {
 	c.command.Args = slices.Clone(c.command.Args)
-	c.args()[acquireTTL] = millis(ttl)
+	args := c.args()
+	args[acquireTTL], args[acquireReservation], args[acquireChannel] = millis(ttl), "", ""
 	return c
 }
 

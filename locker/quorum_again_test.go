@@ -448,6 +448,37 @@ func TestQuorumNodeThatIsAskedAgainAfterASuspensionGivesNoMore(t *testing.T) {
 	}, NoRenewal(), TTL(30*time.Second))
 }
 
+// Who has waited for the lock waits no more, whatever node is asked again. A writer that seems to wait
+// keeps readers out, also when it has detached the lease and others have given it up.
+func TestQuorumHolderThatIsAskedForAgainDoesNotWait(t *testing.T) {
+	for name, kind := range map[string]struct{ opts, theirs []Option }{
+		"mutex": {}, "reentrant": {[]Option{Reentrant()}, []Option{Reentrant()}}, "writing": {[]Option{ForWriting()}, []Option{ForReading()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				meetAt(t, c, "k")
+				refusing := nodes[c.quorum.order("k")[0]]
+				must(t, refusing.client(t).Mutex("k", append(kind.theirs, TTL(time.Hour))...)) // what is left of somebody's lock
+				before := must(t, nodes.client(t, QuorumConfig{}).Mutex("k", kind.theirs...))
+				got := background(t, c.Mutex("k", kind.opts...))
+				time.Sleep(time.Second)
+				require.NoError(t, before.Unlock(t.Context()))
+				lease := <-got
+				require.Equal(t, 2, nodes.have(lease, "k"))
+				time.Sleep(10 * time.Second) // its place has gone by then
+				for range 200 {
+					time.Sleep(time.Second)
+					status, err := c.Inspect(t.Context(), "k")
+					require.NoError(t, err)
+					require.Zero(t, status.Waiters)
+				}
+			})
+		})
+	}
+}
+
 // A node where somebody's lock stays is asked again a few times only.
 func TestQuorumNodeThatKeepsRefusingIsAskedSeldom(t *testing.T) {
 	eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, _ func()) {

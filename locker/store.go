@@ -119,8 +119,12 @@ func acquireCall(r *request, p place, trusted string, offer []string) call {
 	return r.mode.family().acquire.call(keys, args)
 }
 
-// acquireTTL is where the TTL stands in the arguments of that.
-const acquireTTL = 4
+// Where things stand in the arguments of that.
+const (
+	acquireTTL         = 4
+	acquireReservation = 6
+	acquireChannel     = 7
+)
 
 // acquired reads the reply.
 func (r *request) acquired(v driver.Value) (token Token, seq string, err error) {
