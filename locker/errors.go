@@ -43,8 +43,8 @@ var (
 	// [MaxWaiters] allows wait already.
 	ErrTooManyWaiters = errors.New("locker: too many calls wait for locks already")
 
-	// ErrUnavailable: the server could not be reached, or answered that it
-	// cannot serve at present. It says nothing about who holds the lock.
+	// ErrUnavailable: the server could not be reached, has not answered in time, or
+	// answered that it cannot serve at present. It says nothing about who holds the lock.
 	ErrUnavailable = errors.New("locker: server unavailable")
 
 	// ErrUnknown: a request was sent and its outcome never learned. After an
