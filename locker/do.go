@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 )
@@ -14,31 +15,56 @@ func (c *Client) Do(ctx context.Context, name string, work func(ctx context.Cont
 	return c.Mutex(name, opts...).Do(ctx, work)
 }
 
-// Do runs work under the lock. It waits for the lock as [Mutex.Lock] does.
+// Do runs work under the lock, and gives it up, whatever becomes of work. It waits for the lock
+// as [Mutex.Lock] does, and returns that error; then it is [Lease.Do].
 //
 // The context given to work carries ctx's values and ends when ctx does, or when
 // the lock is lost: then context.Cause is an [ErrLost] and work must stop, because
 // soon somebody else may hold the lock. [FromContext] gives the lease to work.
-//
-// Do returns work's error as it is, joined with the loss if the lock was lost while work
-// ran (also if work did not notice), and with an [ErrUnknown] if the release was
-// not confirmed. It gives the lock up under a context of its own, so that a ctx
-// that ended does not leave the lock behind.
-func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) (err error) {
+// Do returns work's error, joined with the loss if the lock was lost.
+func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) error {
 	if work == nil {
-		return invalid("Do of a nil function")
+		return nilWork()
 	}
 	lease, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	done := context.WithoutCancel(ctx)
-	defer func() { // from here on, since ctx may panic, too
-		lost := lease.Err()
+	return lease.Do(ctx, work)
+}
+
+func nilWork() error { return invalid("Do of a nil function") }
+
+// Do runs work under a lease that is held already, and gives it up, whatever becomes of
+// work: a return, a panic, runtime.Goexit. So work that is to be left out where somebody
+// else is at it is [Mutex.TryLock] and then Do.
+//
+// The context given to work carries ctx's values and ends when ctx does, or when
+// the lock is lost: then context.Cause is an [ErrLost] and work must stop, because
+// soon somebody else may hold the lock. It carries the lease, too: [FromContext] gives it to
+// work, and calls with that context re-enter a lock that has owners. Where work itself gives the
+// lease up, or another Do of the same lease ends, the context ends with [ErrReleased].
+//
+// Do returns work's error as it is, joined with the loss if the lock was lost while work
+// ran (also if work did not notice), and with an [ErrUnknown] if the release was
+// not confirmed. It gives the lease up under a context of its own, so that a ctx
+// that ended does not leave the lock behind.
+//
+// A lease that Do was called on is given up also where work is not run: if the lease
+// is over, which returns what [Lease.Err] says; if ctx is, which returns why; if work is
+// nil, which is [ErrInvalid]; and if Do panics, as it does with a nil ctx.
+func (l *Lease) Do(ctx context.Context, work func(ctx context.Context) error) (err error) {
+	over := l.Err()
+	if errors.Is(over, ErrReleased) {
+		return over
+	}
+	done := context.Background()
+	defer func() { // before ctx is asked for anything, since it may panic
+		lost := l.Err()
 		if errors.Is(lost, ErrReleased) {
 			lost = nil // by work itself
 		}
-		unlockErr := lease.Unlock(done)
+		unlockErr := l.Unlock(done)
 		switch {
 		case errors.Is(unlockErr, ErrReleased):
 			unlockErr = nil // work has detached the lease
@@ -48,18 +74,37 @@ func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) (e
 				if errors.Is(unlockErr, ErrTaken) {
 					reason = ErrTaken
 				}
-				lost = &LostError{Name: m.name, Reason: reason}
+				lost = &LostError{Name: l.Name(), Reason: reason}
 			}
 			unlockErr = nil
 		}
 		err = joined(err, unreported(err, lost), unlockErr)
 	}()
-	ctx, cancel := context.WithCancelCause(carry(ctx, lease))
+	done = context.WithoutCancel(ctx)
+	switch {
+	case work == nil:
+		return nilWork()
+	case over != nil:
+		return over
+	case ctx.Err() != nil:
+		return l.notBegun(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(carry(ctx, l))
 	defer cancel(ErrReleased)
-	held := lease.Context()
+	held := l.Context()
 	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	defer stop()
 	return work(ctx)
+}
+
+// notBegun is the error of work under a context that was over before. Also who asks for
+// context.Canceled shall find it, where the cause is another.
+func (l *Lease) notBegun(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		err = nil
+	}
+	return failed(fmt.Sprintf("do %q", l.Name()), cause, err)
 }
 
 // joined is [errors.Join], but an error that is alone stays as it is.
@@ -107,7 +152,7 @@ func leases(ctx context.Context) iter.Seq[*Lease] {
 	}
 }
 
-// FromContext returns the lease under which [Mutex.Do] runs the work that was given
+// FromContext returns the lease under which [Lease.Do] or [Mutex.Do] runs the work that was given
 // ctx, for its token, deadline and the like, or the lease whose [Lease.Context] ctx
 // was derived from; of several the innermost. ok is false if there is none.
 func FromContext(ctx context.Context) (lease *Lease, ok bool) {

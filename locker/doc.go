@@ -26,6 +26,19 @@
 //	lease, err := m.Lock(ctx)
 //	defer lease.Unlock(context.WithoutCancel(ctx))
 //
+// [Lease.Context] ends with the lease and knows nothing else; [Lease.Do] runs work under a
+// context that is the caller's as well. Work that is to be left out where somebody else is
+// at it:
+//
+//	lease, err := m.TryLock(ctx)
+//	if errors.Is(err, locker.ErrLocked) {
+//		return nil
+//	}
+//	if err != nil {
+//		return err
+//	}
+//	return lease.Do(ctx, work)
+//
 // # Kinds of locks
 //
 // A mutex is for one lease at a time. With [Reentrant] its [Owner] gets it again at
@@ -62,7 +75,7 @@
 // What can only be a mistake in the program panics instead: a nil context, given to
 // whichever function, as elsewhere in Go, and a method of a nil [Client], [Mutex] or [Lease], which is
 // what a function has returned beside an error that was not looked at. A call that
-// panics takes no lock and loses none.
+// panics takes no lock and loses none, but [Lease.Do] gives its own up.
 //
 // # Watching
 //

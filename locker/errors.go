@@ -67,7 +67,8 @@ var (
 	// waits for that lease.
 	ErrDeadlock = errors.New("locker: deadlock")
 
-	// ErrInvalid: an argument or option cannot be used. Nothing was sent.
+	// ErrInvalid: an argument or option cannot be used. Nothing was sent, but that
+	// [Lease.Do] gives its lease up all the same.
 	ErrInvalid = errors.New("locker: invalid argument")
 
 	// ErrClosed: the client is closed, by [Client.Close] or because the application's own

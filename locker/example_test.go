@@ -72,14 +72,17 @@ func ExampleMutex() {
 
 func ExampleMutex_TryLock() {
 	var client *locker.Client // from New or Open
-	lease, err := client.Mutex("nightly-report").TryLock(context.Background())
+	ctx := context.Background()
+	lease, err := client.Mutex("nightly-report").TryLock(ctx)
 	if errors.Is(err, locker.ErrLocked) {
 		return // another host is at it
 	}
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer lease.Unlock(context.Background())
+	if err := lease.Do(ctx, work); err != nil { // or Unlock it yourself
+		log.Print(err)
+	}
 }
 
 func ExampleOption() {
@@ -112,6 +115,25 @@ func ExampleLease() {
 		log.Print(context.Cause(lease.Context()))
 	case <-time.After(time.Second):
 		fmt.Println("held until", lease.Deadline(), "and renewed before")
+	}
+}
+
+// Work that is left out where somebody else is at it. It has the caller's deadline and
+// values, and ends when the lock is lost.
+func ExampleLease_Do() {
+	var client *locker.Client // from New or Open
+	run := func(ctx context.Context) error {
+		lease, err := client.Mutex("nightly-report").TryLock(ctx)
+		if errors.Is(err, locker.ErrLocked) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return lease.Do(ctx, work) // gives it up in any case
+	}
+	if err := run(context.Background()); err != nil {
+		log.Print(err)
 	}
 }
 

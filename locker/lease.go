@@ -129,7 +129,8 @@ func (l *Lease) end(cause error) {
 // and at Unlock. It ends before the server can let anybody else in, whatever the
 // network does. context.Cause tells why: [ErrLost] or [ErrReleased]. The context is
 // the same at every call. It carries the lease, for [FromContext], and no other
-// value; [Client.Do] joins it to the caller's.
+// value, and knows nothing of the end of the caller's; [Lease.Do] joins the two, for work that
+// is to have both.
 //
 // A timer cannot fire while the machine is suspended or the process stopped: right
 // after such a pause the context may not have ended yet. After a suspension, which timers

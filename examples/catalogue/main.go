@@ -103,21 +103,18 @@ func (g guarded) Read(ctx context.Context, read func(context.Context) error) err
 	return g.lock.RDo(ctx, read)
 }
 
-func (g guarded) Edit(ctx context.Context, edit, verify func(context.Context) error) (err error) {
-	writing, err := g.lock.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer writing.Unlock(context.WithoutCancel(ctx)) // nothing to do after Downgrade
-	if err := edit(writing.Context()); err != nil {
-		return err
-	}
-	reading, err := writing.Downgrade(ctx)
-	if err != nil {
-		return err
-	}
-	defer reading.Unlock(context.WithoutCancel(ctx))
-	return verify(reading.Context())
+func (g guarded) Edit(ctx context.Context, edit, verify func(context.Context) error) error {
+	return g.lock.Do(ctx, func(alone context.Context) error {
+		if err := edit(alone); err != nil {
+			return err
+		}
+		writing, _ := locker.FromContext(alone)
+		reading, err := writing.Downgrade(alone)
+		if err != nil {
+			return err
+		}
+		return reading.Do(ctx, verify) // alone has ended with the writing
+	})
 }
 
 // A catalogue is two files with the number of the edition in each.

@@ -85,21 +85,18 @@ func (c *Catalog) Read(ctx context.Context, list func(ctx context.Context) error
 
 // Refresh rebuilds the catalogue if it is stale, by one of those who find it so.
 func (c *Catalog) Refresh(ctx context.Context, stale func(ctx context.Context) bool, rebuild func(ctx context.Context) error) error {
-	reading, err := c.lock.RLock(ctx)
-	if err != nil {
-		return err
-	}
-	defer reading.Unlock(context.WithoutCancel(ctx))
-	if !stale(reading.Context()) {
-		return nil
-	}
-	writing, err := reading.Upgrade(ctx)
-	if errors.Is(err, locker.ErrDeadlock) {
-		return nil // another reader is about to do it
-	}
-	if err != nil {
-		return err
-	}
-	defer writing.Unlock(context.WithoutCancel(ctx))
-	return rebuild(writing.Context())
+	return c.lock.RDo(ctx, func(ctx context.Context) error {
+		if !stale(ctx) {
+			return nil
+		}
+		reading, _ := locker.FromContext(ctx)
+		writing, err := reading.Upgrade(ctx)
+		if errors.Is(err, locker.ErrDeadlock) {
+			return nil // another reader is about to do it
+		}
+		if err != nil {
+			return err
+		}
+		return writing.Do(ctx, rebuild)
+	})
 }

@@ -13,8 +13,9 @@
 //     milliseconds.
 //   - A leader that crashes is replaced when its lease has run out: the TTL at most.
 //     A short TTL means a short gap, and more renewals.
-//   - A leader that is cut off is told by the context of its lease before anybody else
-//     can be elected. All it does is done under that context.
+//   - A leader that is cut off is told by the context that [locker.Lease.Do] gives it before
+//     anybody else can be elected. All it does is done under that context, which ends as well
+//     when the process is told to stop.
 //
 // The fencing token is the number of the term, as in Raft: what the leader writes carries
 // it, and who reads it can tell an old leader's words from the new one's. Followers ask
@@ -114,12 +115,14 @@ func candidate(ctx context.Context, p *demo.Part) error {
 		if err != nil {
 			return err
 		}
-		over, err = lead(lease, p, demo.Journal(p.Args[0]))
-		if errors.Is(err, locker.ErrLost) {
+		err = lease.Do(ctx, func(ctx context.Context) (err error) {
+			over, err = lead(ctx, p, lease.Token(), demo.Journal(p.Args[0]))
+			return err
+		})
+		switch {
+		case errors.Is(err, locker.ErrLost):
 			p.Say("has lost the lead and stops at once")
-			continue
-		}
-		if err := errors.Join(err, lease.Unlock(context.WithoutCancel(ctx))); err != nil {
+		case err != nil:
 			return err
 		}
 	}
@@ -127,8 +130,7 @@ func candidate(ctx context.Context, p *demo.Part) error {
 }
 
 // lead leads for one term. It tells whether there are to be no more.
-func lead(lease *locker.Lease, p *demo.Part, journal demo.Journal) (over bool, err error) {
-	ctx, token := lease.Context(), lease.Token()
+func lead(ctx context.Context, p *demo.Part, token locker.Token, journal demo.Journal) (over bool, err error) {
 	history, err := journal.Lines()
 	if err != nil {
 		return false, err

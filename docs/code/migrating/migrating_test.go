@@ -191,6 +191,13 @@ func TestReplacements(t *testing.T) {
 	require.NoError(t, NotRueidislock(t.Context(), ru, "c", work))
 	require.NoError(t, NotHandwritten(t.Context(), rdb, "d", work))
 	assert.Equal(t, 4, done)
+
+	require.NoError(t, TryRueidislock(t.Context(), ru, "e", work))
+	require.NoError(t, NotTryRueidislock(t.Context(), client, "f", work))
+	assert.Equal(t, 6, done)
+	require.NoError(t, ru.Client().Do(t.Context(), ru.Client().B().Set().Key("f").Value("others").PxMilliseconds(60_000).Build()).Error())
+	require.NoError(t, NotTryRueidislock(t.Context(), client, "f", work))
+	assert.Equal(t, 6, done, "while others have it")
 }
 
 // Those of another kind are told apart at once: a fenced lock waits for a foreign

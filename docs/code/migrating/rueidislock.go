@@ -2,6 +2,7 @@ package migrating
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redis/rueidis/rueidislock"
 
@@ -27,6 +28,31 @@ func NotRueidislock(ctx context.Context, rl rueidislock.Locker, name string, wor
 	}
 	defer client.Close()
 	return client.Do(ctx, name, work)
+}
+
+// TryRueidislock is a use of rueidislock that does not wait.
+func TryRueidislock(ctx context.Context, rl rueidislock.Locker, name string, work func(ctx context.Context) error) error {
+	ctx, cancel, err := rl.TryWithContext(ctx, name)
+	if errors.Is(err, rueidislock.ErrNotLocked) {
+		return nil // somebody else is at it
+	}
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return work(ctx)
+}
+
+// NotTryRueidislock is the same with golocker.
+func NotTryRueidislock(ctx context.Context, client *locker.Client, name string, work func(ctx context.Context) error) error {
+	lease, err := client.Mutex(name).TryLock(ctx)
+	if errors.Is(err, locker.ErrLocked) {
+		return nil // somebody else is at it
+	}
+	if err != nil {
+		return err
+	}
+	return lease.Do(ctx, work)
 }
 
 // SameKeyAsRueidislock has the keys of a rueidislock with KeyMajority 1.

@@ -3,6 +3,7 @@ package readme
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/golocker/golocker/locker"
@@ -16,13 +17,17 @@ type Store interface {
 	Write(ctx context.Context, data string, token locker.Token) error
 }
 
-// InHand holds the lease itself.
+// InHand holds the lease itself, and leaves the work out where somebody else is at it.
 func InHand(ctx context.Context, client *locker.Client, store Store, data string) error {
 	m := client.Mutex("orders:42", locker.TTL(30*time.Second), locker.Fenced())
-	lease, err := m.Lock(ctx) // or TryLock: a *LockedError says who holds it and for how long
+	lease, err := m.TryLock(ctx) // or Lock, which waits
+	if errors.Is(err, locker.ErrLocked) {
+		return nil // somebody else is at it; the *LockedError says who, and for how long
+	}
 	if err != nil {
 		return err
 	}
-	defer lease.Unlock(context.WithoutCancel(ctx))
-	return store.Write(lease.Context(), data, lease.Token())
+	return lease.Do(ctx, func(ctx context.Context) error { // ctx is the caller's, and ends when the lock is lost
+		return store.Write(ctx, data, lease.Token())
+	}) // the lock is given up, whatever became of it
 }

@@ -32,6 +32,11 @@ func TestReadme(t *testing.T) {
 	s := store{}
 	require.NoError(t, InHand(t.Context(), client, s, "data"))
 	assert.Positive(t, s["data"])
+	other, err := client.Mutex("orders:42", locker.Fenced()).TryLock(t.Context())
+	require.NoError(t, err, "it was given up")
+	require.NoError(t, InHand(t.Context(), client, s, "while others are at it"))
+	assert.Len(t, s, 1)
+	require.NoError(t, other.Unlock(t.Context()))
 	require.NoError(t, ReadersAndAWriter(t.Context(), client, does("list"), does("rebuild")))
 	assert.Equal(t, []string{"work", "list", "rebuild"}, done)
 }

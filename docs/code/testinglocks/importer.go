@@ -28,10 +28,11 @@ func (i *Importer) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer lease.Unlock(context.WithoutCancel(ctx))
-	rows, err := i.Fetch(lease.Context())
-	if err != nil {
-		return err
-	}
-	return i.Store(lease.Context(), rows, lease.Token())
+	return lease.Do(ctx, func(ctx context.Context) error {
+		rows, err := i.Fetch(ctx)
+		if err != nil {
+			return err
+		}
+		return i.Store(ctx, rows, lease.Token())
+	})
 }

@@ -2,7 +2,9 @@ package testinglocks
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -64,4 +66,20 @@ func TestServerDown(t *testing.T) {
 	importer := &Importer{Locks: newLocks(t, server)}
 	server.Close()
 	assert.ErrorIs(t, importer.Run(t.Context()), locker.ErrUnavailable)
+}
+
+func TestAnImportEndsWithItsCaller(t *testing.T) {
+	server := miniredis.RunT(t)
+	ctx, stop := context.WithCancelCause(t.Context())
+	importer := &Importer{Locks: newLocks(t, server), Fetch: func(ctx context.Context) ([]string, error) {
+		stop(assert.AnError)
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Minute):
+			return nil, errors.New("it goes on")
+		}
+	}}
+	assert.ErrorIs(t, importer.Run(ctx), assert.AnError)
+	assert.False(t, server.Exists("import"), "the lock is left behind")
 }
