@@ -161,3 +161,20 @@ func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	}
 	return nil, false
 }
+
+// WithoutLease returns ctx with all its values but the leases that it carries and the owner
+// that [WithOwner] has given it, so that nothing done under it passes for a part of what they
+// protect. It is for work in the background that is begun by who holds a lock, and that the holder
+// does not wait for: that waits for the lock like anybody else's, and without a
+// [DeadlockError]. It does not re-enter a lock of the holder's either, unless the lock says [As];
+// WithOwner gives it an owner of its own.
+//
+// It ends when ctx does, and so with the lease where ctx is the context of work. Most work in
+// the background is to go on:
+//
+//	locker.WithoutLease(context.WithoutCancel(ctx))
+//
+// Do not use it for what the holder waits for: they would wait for each other.
+func WithoutLease(ctx context.Context) context.Context {
+	return WithOwner(context.WithValue(ctx, leaseKey{}, (*carried)(nil)), Owner{})
+}

@@ -64,7 +64,8 @@ var (
 	// ErrDeadlock: to wait for the lock would be to wait for oneself. The chain
 	// has a *DeadlockError. A wait by way of others is not seen: that of a reader, by
 	// another owner than the lease that its context carries, behind a writer that
-	// waits for that lease.
+	// waits for that lease. A context tells nothing of who waits for the caller: where
+	// that is nobody, as in the background, [WithoutLease] says so.
 	ErrDeadlock = errors.New("locker: deadlock")
 
 	// ErrInvalid: an argument or option cannot be used. Nothing was sent, but that
@@ -190,7 +191,8 @@ func (e *LostError) Unwrap() []error {
 type DeadlockError struct {
 	Name string // as given to [Client.Mutex]
 	// Nested tells that the context carries a lease of this lock that the new
-	// one would have to wait for. Otherwise the caller is a reader that wants to
+	// one would have to wait for: give that up before, use [Reentrant] if the calls are
+	// nested, or [WithoutLease] if the holder does not wait for this one. Otherwise the caller is a reader that wants to
 	// write, and another reader waits for the same already: each would wait for
 	// the other to end reading.
 	Nested bool
@@ -198,7 +200,7 @@ type DeadlockError struct {
 
 func (e *DeadlockError) Error() string {
 	if e.Nested {
-		return fmt.Sprintf("%v: %q is held under this very context, by another owner or a lock that is not reentrant; give the lease up before, or use Reentrant", ErrDeadlock, e.Name)
+		return fmt.Sprintf("%v: %q is held under this very context, by another owner or a lock that is not reentrant; give the lease up before, or use Reentrant where calls are nested; work in the background that the holder does not wait for is to have a context from WithoutLease", ErrDeadlock, e.Name)
 	}
 	return fmt.Sprintf("%v: another reader of %q waits to become its writer; give the read lease up, then lock for writing", ErrDeadlock, e.Name)
 }

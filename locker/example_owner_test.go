@@ -118,6 +118,22 @@ func ExampleDeadlockError() {
 	}
 }
 
+// A request that holds a lock begins something that takes the same lock later, and does not
+// wait for it.
+func ExampleWithoutLease() {
+	var client *locker.Client // from New or Open
+	err := client.Do(context.Background(), "orders:42", func(ctx context.Context) error {
+		later := locker.WithoutLease(context.WithoutCancel(ctx)) // has the trace of the request
+		go func() {
+			if err := client.Do(later, "orders:42", work); err != nil { // after this request
+				log.Print(err)
+			}
+		}()
+		return work(ctx)
+	})
+	_ = err
+}
+
 func ExampleMode() {
 	var client *locker.Client // from New or Open
 	s, err := client.Inspect(context.Background(), "catalog")

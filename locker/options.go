@@ -125,7 +125,8 @@ func ReadTTL(d time.Duration) Option {
 // Lock makes a hold of its own, with its own deadline; the lock is free when the last
 // one is unlocked. An owner that holds the lock on this client gets it again
 // without asking the server, while at least half of the TTL is left. Goroutines that
-// share an owner, such as the context of one [Mutex.Do], do not exclude each other.
+// share an owner, such as the context of one [Mutex.Do], do not exclude each other; one that
+// is to be kept out gets its context from [WithoutLease].
 //
 // All users of the lock must agree on it: to others the key holds another kind of
 // lock, see [ErrForeign]. A lock without it that the same client is to Lock again under a

@@ -64,7 +64,7 @@ func As(o Owner) Option {
 type ownerKey struct{}
 
 // WithOwner returns a context under which reentrant and read-write locks are taken by
-// o.
+// o. With the zero Owner it is as if the context said nothing.
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	return context.WithValue(ctx, ownerKey{}, o)
 }
