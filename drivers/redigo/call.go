@@ -30,6 +30,7 @@ type call struct {
 	known     bool      // something may know of the call still
 
 	mu      sync.Mutex // guards all below
+	waiting *noDial    // in which runHere waits for a connection
 	rc      redis.Conn // while commands are under way on it
 	begun   bool       // commands are under way, or were
 	over    bool       // the caller wants to return
@@ -106,47 +107,6 @@ func (k *call) run() error {
 	return k.unsent
 }
 
-// runHere makes the call without the detour by another goroutine, which costs more than
-// all else that is done here. It returns false if there is no connection for that.
-func (k *call) runHere() bool {
-	borrowing := k.ctx
-	if k.conn.prompt == whenIdle {
-		borrowing = k.noDial()
-	}
-	rc, err := k.conn.borrow(borrowing)
-	switch {
-	case err != nil && k.conn.prompt == always:
-		k.unsent = k.conn.unconnected(k.ctx, err)
-		return true
-	case err != nil:
-		return false
-	}
-	k.conn.underway.enter(k)
-	defer k.conn.underway.leave(k)
-	stop := aside.OnEnd(k.ctx, k.cutOff)
-	defer func() { k.known = !stop() || k.known }() // else cutOff may be on its way
-	k.use(rc)
-	return true
-}
-
-// A noDial is a ctx in which an idle connection can be had, but no time is left to make one.
-type noDial struct{ context.Context }
-
-func (*noDial) Deadline() (time.Time, bool) { return time.Unix(0, 0), true }
-
-// noDial returns one for the call. It serves no other one: an application's DialContext may
-// succeed all the same, and what it makes may keep it, of which nothing tells. Many are
-// made at once because one costs as much as a good part of the call.
-func (k *call) noDial() context.Context {
-	if len(k.noDials) == 0 {
-		k.noDials = make([]noDial, 32)
-	}
-	its := &k.noDials[0]
-	k.noDials = k.noDials[1:]
-	its.Context = k.ctx
-	return its
-}
-
 var _ aside.Breaker = (*call)(nil)
 
 // Run implements [aside.Breaker].
@@ -206,15 +166,17 @@ func (k *call) giveUp() bool {
 
 // Break implements [aside.Breaker].
 func (k *call) Break() bool {
-	if k.giveUp() {
-		return false
-	}
+	begun := !k.giveUp()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.rc != nil {
+	if k.waiting != nil {
+		k.waiting.end()
+		k.waiting = nil
+	}
+	if begun && k.rc != nil {
 		sever(k.rc)
 	}
-	return true
+	return begun
 }
 
 // hush ends a call that waits too long for a reply.

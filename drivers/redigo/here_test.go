@@ -2,6 +2,7 @@ package redigo_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,4 +128,61 @@ func TestConnectionsKeepTheContextTheyWereMadeIn(t *testing.T) {
 		}
 		require.Greater(t, r.Dials(), 10)
 	})
+}
+
+// A hooked context is asked for its deadline before its end.
+type hooked struct {
+	context.Context
+	onDeadline, onDone func()
+}
+
+func (h hooked) Deadline() (time.Time, bool) {
+	h.onDeadline()
+	return h.Context.Deadline()
+}
+
+func (h hooked) Done() <-chan struct{} {
+	h.onDone()
+	return h.Context.Done()
+}
+
+// Nor is a connection that was idle a moment ago waited for any longer than the call lasts: Close
+// returned and the call did not, as long as the application had all that the pool may have, and
+// until the deadline.
+func TestCallsThatWaitForTheConnectionThatWasIdleEndPromptly(t *testing.T) {
+	const soon = 30 * time.Millisecond
+	cancels, closes := func(_ driver.Conn, cancel context.CancelFunc) { cancel() }, func(c driver.Conn, _ context.CancelFunc) { _ = c.Close() }
+	for name, test := range map[string]struct {
+		end  func(driver.Conn, context.CancelFunc)
+		at   time.Duration // or when the call has begun
+		want error
+	}{
+		"cancel":        {cancels, soon, context.Canceled},
+		"close":         {closes, soon, driver.ErrClosed},
+		"close at once": {closes, 0, driver.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				pool := r.pool()
+				pool.MaxActive, pool.Wait = 1, true
+				c := r.wrap(pool)
+				do(t, c, "PING")
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				var others redis.Conn
+				end := func() {}
+				if test.at == 0 {
+					end = sync.OnceFunc(func() { test.end(c, cancel) })
+				} else {
+					time.AfterFunc(test.at, func() { test.end(c, cancel) })
+				}
+				start := time.Now()
+				_, err := c.Do(hooked{ctx, end, sync.OnceFunc(func() { others = pool.Get() })}, command("SET", "k", "v"))
+				assert.ErrorIs(t, err, test.want)
+				assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+				assert.Equal(t, test.at, time.Since(start))
+				require.NoError(t, others.Close())
+			})
+		})
+	}
 }

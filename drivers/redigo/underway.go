@@ -23,7 +23,8 @@ func (u *underway) leave(k *call) {
 	delete(u.calls, k)
 }
 
-// breakAll ends all. Who enters later sees that the conn is closed, before it sends.
+// breakAll ends all. Who enters later sees that the conn is closed, before it waits for a
+// connection.
 func (u *underway) breakAll() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
