@@ -8,7 +8,8 @@ import (
 )
 
 // runHere makes the call without the detour by another goroutine, which costs more than
-// all else that is done here. It returns false if there is no connection for that.
+// all else that is done here. It returns false if there is no connection for that, and time
+// to have one otherwise.
 func (k *call) runHere() bool {
 	borrowing := k.ctx
 	if k.conn.prompt == whenIdle {
@@ -28,7 +29,8 @@ func (k *call) runHere() bool {
 		k.unsent = k.conn.unconnected(k.ctx, err)
 		return true
 	case err != nil:
-		return false
+		k.unsent = k.conn.over(k.ctx)
+		return k.unsent != nil
 	}
 	k.use(rc)
 	return true
