@@ -22,7 +22,6 @@ import (
 // A returning is the nodes of a lease that are to be asked again.
 type returning struct {
 	nodes nodeSet
-	owed  nodeSet // were asked again, and have not answered
 	tries int
 	at    time.Time // when they are; zero if there are none
 }
@@ -54,23 +53,31 @@ func failsNow(r driver.Result) bool {
 	return false
 }
 
-// hears has the rest told what those of the nodes answer to round that have not yet. It may be called on nil.
-func (r *rest) hears(round *round, nodes nodeSet) {
-	if r == nil || nodes == 0 {
+// hears has the rest told what those of the nodes answer to round that have not yet. The doubtful ones may have had
+// the lease before.
+func (r *rest) hears(round *round, nodes, doubtful nodeSet) {
+	if nodes == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.heeded |= nodes
-	r.refusedBy(round.tells(r) & nodes)
+	r.heeded |= nodes &^ doubtful
+	refused, owed, lost := round.tells(r)
+	r.refusedBy(refused & r.heeded)
+	r.owed |= owed & nodes
+	r.lost |= lost & nodes
 }
 
 // hear is told what a node has answered.
 func (r *rest) hear(place int, answer driver.Result) {
 	r.mu.Lock()
 	var t *tenure
-	if r.again != nil && driver.OutcomeOf(answer.Err) != driver.OutcomeUnknown {
-		r.again.owed &^= only(place)
+	switch {
+	case !unanswered(answer):
+		r.owed &^= only(place)
+	case r.owed.has(place):
+		r.lost.add(place)
+		r.warn()
 	}
 	// That a node fails is no reason to begin asking again, nor one to end it: it may be restarting.
 	nothing := refuses(answer) || r.again != nil && r.again.tries > 0 && failsNow(answer)
@@ -151,19 +158,8 @@ func (r *rest) askAgain(now time.Time, left time.Duration) {
 	a.tries++
 	r.heeded |= nodes
 	a.nodes = r.quorum.put(r.call.arming(left), nodes, r)
-	a.owed |= nodes &^ a.nodes
+	r.owed |= nodes &^ a.nodes
 	r.settle()
-}
-
-// owes tells that a node which was asked again has not answered: the request may still be on its
-// way. It may be called on nil.
-func (r *rest) owes() bool {
-	if r == nil {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.again != nil && r.again.owed != 0
 }
 
 // arming is the call, made by [acquireCall], with another TTL. It takes no place in the queue of a node that

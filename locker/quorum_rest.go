@@ -24,8 +24,13 @@ type rest struct {
 	again  *returning // nil if no node has refused
 	nodes  nodeSet    // not asked; never changed
 	heeded nodeSet    // have nothing of the lock if they refuse
+	owed   nodeSet    // were asked by a script, and have not answered
+	lost   nodeSet    // of these, have had their time
+	warned nodeSet    // of these, are told to remember for long that the lease is over
 	done   bool       // asked, or not to be asked any more
 	kept   bool       // not asked
+	over   bool       // the lease is given up
+	ended  bool       // that has been answered, as far as anybody counts the answers
 }
 
 // restPause is how long the rest of the nodes is not asked. Until then the lease has no
@@ -53,17 +58,26 @@ func (r *rest) drop() nodeSet {
 
 // end is told what ends the lease. It may be called on nil.
 func (r *rest) end(by call) {
-	if r != nil {
-		r.bid.end(by)
-		r.endFormer()
+	if r == nil {
+		return
 	}
+	r.mu.Lock()
+	r.over, r.ended = true, false
+	r.mu.Unlock()
+	r.bid.end(by)
+	r.endFormer()
 }
 
 // settled is told that what ends the lease has been answered. It may be called on nil.
 func (r *rest) settled() {
-	if r != nil {
-		r.bid.settled(r.quorum)
+	if r == nil {
+		return
 	}
+	r.bid.settled(r.quorum)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	r.warn()
 }
 
 // endFormer tells the nodes that the id is over which the lease was taken up from: another taker,
@@ -107,7 +121,7 @@ func (r *rest) ask() {
 	defer r.quorum.wg.Done()
 	r.done = true
 	r.heeded |= r.nodes
-	r.quorum.put(r.call, r.nodes, r)
+	r.owed |= r.nodes &^ r.quorum.put(r.call, r.nodes, r)
 }
 
 // tell puts c to the nodes. Nobody waits for the answers. It is for who has entered the quorum.

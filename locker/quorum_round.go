@@ -19,12 +19,13 @@ type round struct {
 
 	mu       sync.Mutex // guards all below
 	show     func(node int, answers []driver.Result) (decided bool)
-	over     bool
 	begun    int // so many of order were asked, or passed over
+	over     bool
 	asked    nodeSet
 	answered nodeSet
 	owed     nodeSet // of bid, when it was decided
 	refused  nodeSet // have said since that others have the lock
+	lost     nodeSet // were asked, and have not answered in time since
 	rest     *rest   // is told of that; nil if there is no lease yet, or none that wants to know
 }
 
@@ -67,8 +68,11 @@ func (r *round) hear(place int, answers []driver.Result) {
 	r.mu.Lock()
 	late := r.over
 	r.note(place, answers)
-	if late && refuses(answers[0]) {
+	switch {
+	case late && refuses(answers[0]):
 		r.refused.add(place)
+	case late && unanswered(answers[0]):
+		r.lost.add(place)
 	}
 	owed, last, rest := r.owed.has(place), r.owed&^r.answered == 0, r.rest
 	r.mu.Unlock()
@@ -86,12 +90,14 @@ func (r *round) hear(place int, answers []driver.Result) {
 }
 
 // tells has rest told what nodes answer from now on, and returns those that have said since it was
-// decided that others have the lock.
-func (r *round) tells(rest *rest) (refused nodeSet) {
+// decided that others have the lock, those that have not answered a script, and of these the ones that
+// had their time.
+func (r *round) tells(rest *rest) (refused, owed, lost nodeSet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rest = rest
-	return r.refused
+	owed = r.asked &^ r.owed &^ (r.answered &^ r.lost)
+	return r.refused, owed, r.lost & owed
 }
 
 // note needs mu, as do all below but end and unheard.

@@ -129,16 +129,15 @@ func (q *quorum) rest(c call, got tally, bid *bid, doubtful nodeSet) *rest {
 			refused.add(i)
 		}
 	}
-	refused, open = refused&^doubtful, open&^doubtful
 	if !bid.isLate() {
 		bid = nil
 	}
-	if bid == nil && got.unasked|refused|open == 0 {
+	if bid == nil && got.unasked|refused&^doubtful|open|got.lost == 0 {
 		return nil
 	}
-	left := &rest{quorum: q, call: c, bid: bid, nodes: got.unasked, done: got.unasked == 0}
-	left.refusedBy(refused)
-	left.hears(got.round, open)
+	left := &rest{quorum: q, call: c, bid: bid, nodes: got.unasked, done: got.unasked == 0, owed: got.lost, lost: got.lost}
+	left.refusedBy(refused &^ doubtful)
+	left.hears(got.round, open, doubtful)
 	return left
 }
 
@@ -275,7 +274,8 @@ type tally struct {
 	tokens  tokens
 	ballot  ballot
 	unasked nodeSet
-	round   *round // hears those that have not answered yet
+	lost    nodeSet // have not answered in time
+	round   *round  // hears those that have not answered yet
 }
 
 // grant puts the one call that takes the lock, or what leads up to it. It returns as soon as
@@ -286,16 +286,20 @@ func (q *quorum) grant(ctx context.Context, ask question, read func(node int, an
 	if err := q.fault(); err != nil {
 		return tally{}, err
 	}
-	yes, b := make(tokens, 0, len(q.nodes)), make(ballot, len(q.nodes))
+	b := make(ballot, len(q.nodes))
+	got := tally{tokens: make(tokens, 0, len(q.nodes)), ballot: b}
 	if ask.moot == nil {
 		ask.moot = new(atomic.Bool)
 	}
 	round, unasked := q.canvass(ctx, ask, func(node int, answers []driver.Result) bool {
 		r := answers[0]
+		if unanswered(r) {
+			got.lost.add(node)
+		}
 		if r.Err == nil {
 			var token Token
 			if token, r.Err = read(node, answers); r.Err == nil {
-				yes = append(yes, token)
+				got.tokens = append(got.tokens, token)
 			}
 		}
 		b[node] = vote{in: true, Result: r}
@@ -319,7 +323,8 @@ func (q *quorum) grant(ctx context.Context, ask question, read func(node int, an
 		return tally{ballot: b}, err
 	}
 	q.met.Store(true)
-	return tally{yes, b, unasked, round}, nil
+	got.unasked, got.round = unasked, round
+	return got, nil
 }
 
 func isNew(v vote) bool {

@@ -251,9 +251,10 @@ func (t *tenure) inForce() bool {
 func (t *tenure) releaseCall() call {
 	clear, remember := t.rest.drop(), t.remember
 	if t.rest != nil && clear == 0 {
-		remember = max(remember, echoLife) // a script has gone to the rest
+		// A script has gone to the rest. Until it is answered, or is not in time, the nodes know.
+		remember = max(remember, echoLife, 2*t.client.quorum.cfg.NodeTimeout)
 	}
-	if t.rest.owes() {
+	if t.rest.owes(t.client.ctx.Err() != nil) {
 		remember = max(remember, voidLife(t.mutex.ttl))
 	}
 	if clear != 0 && t.term.leftAt(now()) <= 0 {

@@ -1,0 +1,135 @@
+package locker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// losesAcquires has the requests for a lock that come to the node from now on go astray: they are not answered, and are
+// returned to be executed later.
+func (f *fakeDeployment) losesAcquires() chan driver.Command {
+	lost := make(chan driver.Command, 16)
+	f.set(func() {
+		f.before = func(ctx context.Context, cmd driver.Command) error {
+			if !isAcquire(cmd) {
+				return nil
+			}
+			lost <- cmd
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	})
+	return lost
+}
+
+var owedKinds = map[string][]Option{
+	"mutex": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}, "writing": {ForWriting()}, "reentrant, fenced": {Reentrant(), Fenced()},
+}
+
+// The line to a node delivers what is to take the lock when it has long been given up.
+func TestQuorumScriptThatIsExecutedLongAfterUnlockTakesNothing(t *testing.T) {
+	for _, held := range []time.Duration{0, 2 * restPause, 100 * time.Millisecond, 2 * time.Second} {
+		for name, opts := range owedKinds {
+			t.Run(name+", held for "+held.String(), func(t *testing.T) {
+				quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+					nodes.established()
+					c := nodes.client(t, QuorumConfig{})
+					meetAt(t, c, "k")
+					for _, place := range c.quorum.order("k") {
+						f := nodes[place]
+						lost := f.losesAcquires()
+						lease := must(t, c.Mutex("k", opts...))
+						time.Sleep(held)
+						require.NoError(t, lease.Unlock(t.Context()))
+						time.Sleep(time.Second)
+						f.heal()
+						time.Sleep(30 * time.Second)
+						for len(lost) > 0 {
+							if cmd := <-lost; !isSet(cmd) { // which cannot know
+								f.do(t, cmd.Args...)
+							}
+						}
+						synctest.Wait()
+						assert.Zero(t, nodes.holding("k"))
+					}
+				})
+			})
+		}
+	}
+}
+
+// Nor when the client has been closed.
+func TestQuorumScriptThatIsExecutedLongAfterCloseTakesNothing(t *testing.T) {
+	for name, opts := range owedKinds {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				meetAt(t, c, "k")
+				f := nodes[c.quorum.order("k")[2]]
+				lost := f.losesAcquires()
+				must(t, c.Mutex("k", opts...))
+				time.Sleep(2 * restPause)
+				require.NoError(t, c.Close())
+				f.heal()
+				time.Sleep(30 * time.Second)
+				for len(lost) > 0 {
+					f.do(t, (<-lost).Args...)
+				}
+				assert.Zero(t, nodes.holding("k"))
+			})
+		})
+	}
+}
+
+// Where all nodes answer, though some after Unlock, none of them remembers a lease for longer than what is sent twice may
+// take: a server that gives thousands of leases in a second would have a key of each for a minute.
+func TestQuorumNodesThatAnswerRememberNoLeaseForLong(t *testing.T) {
+	for name, opts := range owedKinds {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				meetAt(t, c, "k")
+				order := c.quorum.order("k")
+				for i, place := range order {
+					nodes[place].slow(time.Duration(i+1) * 300 * time.Microsecond)
+				}
+				for _, held := range []time.Duration{0, restPause, 2 * restPause, 10 * time.Millisecond} {
+					for range 10 {
+						lease := must(t, c.Mutex("k", opts...))
+						time.Sleep(held)
+						require.NoError(t, lease.Unlock(t.Context()))
+						time.Sleep(20 * time.Millisecond) // all have heard of it
+					}
+				}
+				time.Sleep(echoLife)
+				for _, f := range nodes {
+					for _, key := range f.Keys() {
+						assert.NotContains(t, key, c.Mutex("k", opts...).keys.void, "%v are left", f.TTL(key))
+					}
+				}
+			})
+		})
+	}
+}
+
+// Nor does one that had another's lock for a moment, and was asked again.
+func TestQuorumNodeThatWasAskedAgainRemembersNoLeaseForLong(t *testing.T) {
+	eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()) {
+		lose()
+		time.Sleep(soonAgain)
+		require.True(t, refusing.has(lease, "k"))
+		over := lease.mutex.keys.over(lease.tenure.id)
+		require.NoError(t, lease.Unlock(t.Context()))
+		synctest.Wait()
+		assert.LessOrEqual(t, refusing.TTL(over), echoLife)
+	})
+}
