@@ -73,7 +73,7 @@ func (r *rest) hear(place int, answer driver.Result) {
 	r.mu.Lock()
 	var t *tenure
 	switch {
-	case !unanswered(answer):
+	case !noAnswer(answer):
 		r.owed &^= only(place)
 	case r.owed.has(place):
 		r.lost.add(place)

@@ -9,8 +9,8 @@ import "github.com/golocker/golocker/locker/driver"
 // Most have only not answered yet, since a majority has decided, and do so within a round trip: a key that stays for a
 // minute would be too much for that. Where the lease is over before, the node is told when its time has passed.
 
-// unanswered tells that the node may do what it was asked, or have done it.
-func unanswered(r driver.Result) bool {
+// noAnswer tells that the node may do what it was asked, or have done it.
+func noAnswer(r driver.Result) bool {
 	return r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
 }
 

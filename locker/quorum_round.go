@@ -71,7 +71,7 @@ func (r *round) hear(place int, answers []driver.Result) {
 	switch {
 	case late && refuses(answers[0]):
 		r.refused.add(place)
-	case late && unanswered(answers[0]):
+	case late && noAnswer(answers[0]):
 		r.lost.add(place)
 	}
 	owed, last, rest := r.owed.has(place), r.owed&^r.answered == 0, r.rest

@@ -293,7 +293,7 @@ func (q *quorum) grant(ctx context.Context, ask question, read func(node int, an
 	}
 	round, unasked := q.canvass(ctx, ask, func(node int, answers []driver.Result) bool {
 		r := answers[0]
-		if unanswered(r) {
+		if noAnswer(r) {
 			got.lost.add(node)
 		}
 		if r.Err == nil {
