@@ -17,6 +17,7 @@ type ballot []vote
 type vote struct {
 	in    bool // it has answered, or failed to
 	clear bool // it has no vote: it was not asked, since it has nothing of the lock
+	lost  bool // it was asked for the lock, and not heard in time
 	driver.Result
 }
 

@@ -117,8 +117,11 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 // rest is what is left to be asked for the lock that a majority has given. The doubtful nodes may
 // have had it before.
 func (q *quorum) rest(c call, got tally, bid *bid, doubtful nodeSet) *rest {
-	var refused, open nodeSet
+	var refused, open, lost nodeSet
 	for i, v := range got.ballot {
+		if v.lost {
+			lost.add(i)
+		}
 		switch {
 		case !v.in:
 			open.add(i)
@@ -132,10 +135,10 @@ func (q *quorum) rest(c call, got tally, bid *bid, doubtful nodeSet) *rest {
 	if !bid.isLate() {
 		bid = nil
 	}
-	if bid == nil && got.unasked|refused&^doubtful|open|got.lost == 0 {
+	if bid == nil && got.unasked|refused&^doubtful|open|lost == 0 {
 		return nil
 	}
-	left := &rest{quorum: q, call: c, bid: bid, nodes: got.unasked, done: got.unasked == 0, owed: got.lost, lost: got.lost}
+	left := &rest{quorum: q, call: c, bid: bid, nodes: got.unasked, done: got.unasked == 0, owed: lost, lost: lost}
 	left.refusedBy(refused &^ doubtful)
 	left.hears(got.round, open, doubtful)
 	return left
@@ -274,8 +277,7 @@ type tally struct {
 	tokens  tokens
 	ballot  ballot
 	unasked nodeSet
-	lost    nodeSet // have not answered in time
-	round   *round  // hears those that have not answered yet
+	round   *round // hears those that have not answered yet
 }
 
 // grant puts the one call that takes the lock, or what leads up to it. It returns as soon as
@@ -286,23 +288,20 @@ func (q *quorum) grant(ctx context.Context, ask question, read func(node int, an
 	if err := q.fault(); err != nil {
 		return tally{}, err
 	}
-	b := make(ballot, len(q.nodes))
-	got := tally{tokens: make(tokens, 0, len(q.nodes)), ballot: b}
+	yes, b := make(tokens, 0, len(q.nodes)), make(ballot, len(q.nodes))
 	if ask.moot == nil {
 		ask.moot = new(atomic.Bool)
 	}
 	round, unasked := q.canvass(ctx, ask, func(node int, answers []driver.Result) bool {
 		r := answers[0]
-		if noAnswer(r) {
-			got.lost.add(node)
-		}
+		lost := noAnswer(r)
 		if r.Err == nil {
 			var token Token
 			if token, r.Err = read(node, answers); r.Err == nil {
-				got.tokens = append(got.tokens, token)
+				yes = append(yes, token)
 			}
 		}
-		b[node] = vote{in: true, Result: r}
+		b[node] = vote{in: true, lost: lost, Result: r}
 		if q.cfg.Bootstrap && b.count(isNew) == b.count(func(vote) bool { return true }) {
 			return false // To know that all nodes are new, all have to be heard.
 		}
@@ -323,8 +322,7 @@ func (q *quorum) grant(ctx context.Context, ask question, read func(node int, an
 		return tally{ballot: b}, err
 	}
 	q.met.Store(true)
-	got.unasked, got.round = unasked, round
-	return got, nil
+	return tally{yes, b, unasked, round}, nil
 }
 
 func isNew(v vote) bool {
