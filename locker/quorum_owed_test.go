@@ -12,9 +12,9 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// losesAcquires has the requests for a lock that come to the node from now on go astray: they are not answered, and are
-// returned to be executed later.
-func (f *fakeDeployment) losesAcquires() chan driver.Command {
+// losesAcquires has the requests for a lock that come to the node from now on go astray: they are not answered, which is
+// noticed at once where the connection breaks, and are returned to be executed later.
+func (f *fakeDeployment) losesAcquires(breaks bool) chan driver.Command {
 	lost := make(chan driver.Command, 16)
 	f.set(func() {
 		f.before = func(ctx context.Context, cmd driver.Command) error {
@@ -22,6 +22,9 @@ func (f *fakeDeployment) losesAcquires() chan driver.Command {
 				return nil
 			}
 			lost <- cmd
+			if breaks {
+				return errLostReply
+			}
 			<-ctx.Done()
 			return ctx.Err()
 		}
@@ -42,9 +45,10 @@ func TestQuorumScriptThatIsExecutedLongAfterUnlockTakesNothing(t *testing.T) {
 					nodes.established()
 					c := nodes.client(t, QuorumConfig{})
 					meetAt(t, c, "k")
-					for _, place := range c.quorum.order("k") {
-						f := nodes[place]
-						lost := f.losesAcquires()
+					order := c.quorum.order("k")
+					for i := range 2 * len(nodes) {
+						f := nodes[order[i/2]]
+						lost := f.losesAcquires(i%2 == 1)
 						lease := must(t, c.Mutex("k", opts...))
 						time.Sleep(held)
 						require.NoError(t, lease.Unlock(t.Context()))
@@ -74,7 +78,7 @@ func TestQuorumScriptThatIsExecutedLongAfterCloseTakesNothing(t *testing.T) {
 				c := nodes.client(t, QuorumConfig{})
 				meetAt(t, c, "k")
 				f := nodes[c.quorum.order("k")[2]]
-				lost := f.losesAcquires()
+				lost := f.losesAcquires(false)
 				must(t, c.Mutex("k", opts...))
 				time.Sleep(2 * restPause)
 				require.NoError(t, c.Close())
