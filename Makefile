@@ -132,7 +132,7 @@ histories: ## what the model foretells comes true in five times as many historie
 
 mutants: ## the suites find every bug that is put into drivers and locks
 	@echo "== mutants"
-	@cd conformance && GOWORK=off go test -shuffle=on -run Mutants .
+	@cd conformance && GOWORK=off go test -shuffle=on -run 'Mutants|Standstill' .
 	@cd internal/robustness && GOWORK=off go test -shuffle=on -run Seeded ./check
 
 model: ## check the model of fencing on a quorum (needs spin and a C compiler)

@@ -215,9 +215,7 @@ func TestSubscribeWithoutSubscription(t *testing.T) {
 // A mutex that is held while something is waited for stops a bubble's clock, and would cost
 // each case the limit.
 func TestStandstill(t *testing.T) {
-	if raceDetector {
-		t.Skip("it takes half a minute, and is the same without the race detector")
-	}
+	withoutRaceDetector(t)
 	for b, cases := range map[bug][]string{
 		"holds-mutex": {"Do/Ctx/PoolExhausted", "Close/InFlight", "Do/Reply/Nil"},
 		"spins":       {"Do/Ctx/EndedBefore", "Do/Ctx/DeadlineInFlight"},
