@@ -72,15 +72,22 @@ func TestCloseNamesWhatWasNotCleanedUp(t *testing.T) {
 	}
 }
 
+// closedUnder returns a lease of c whose connection the application has closed.
+func closedUnder(t *testing.T, f *fakeDeployment, c *Client) *Lease {
+	t.Helper()
+	lease, err := c.Mutex("orders").Lock(t.Context())
+	require.NoError(t, err)
+	f.set(func() {
+		f.before = func(context.Context, driver.Command) error { return driver.NotSent(driver.ErrClosed) }
+	})
+	return lease
+}
+
 // The application may close its Redis client before this one.
 func TestCloseNamesWhatAClosedConnectionHasLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)
-		lease, err := c.Mutex("orders").Lock(t.Context())
-		require.NoError(t, err)
-		f.set(func() {
-			f.before = func(context.Context, driver.Command) error { return driver.NotSent(driver.ErrClosed) }
-		})
+		lease := closedUnder(t, f, c)
 		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
 		assert.Zero(t, c.jobs(), "nothing can be sent any more")
 		assert.ErrorContains(t, c.Close(), "orders")
@@ -98,12 +105,7 @@ func TestCloseDoesNotWaitForAConnectionThatIsClosed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fakeDeployment) {
 				c := f.client(t)
-				lease, err := c.Mutex("orders").Lock(t.Context())
-				require.NoError(t, err)
-				f.set(func() {
-					f.before = func(context.Context, driver.Command) error { return driver.NotSent(driver.ErrClosed) }
-				})
-				test.before(t, lease)
+				test.before(t, closedUnder(t, f, c))
 				begun := time.Now()
 				assert.ErrorContains(t, c.Close(), "orders")
 				assert.Less(t, time.Since(begun), 100*time.Millisecond)

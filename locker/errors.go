@@ -78,9 +78,6 @@ var (
 	ErrClosed = errors.New("locker: client closed (make another; close a client when nothing uses it)")
 )
 
-// errUnanswered is the reason where the time was over before the server had said anything.
-var errUnanswered = fmt.Errorf("%w: no answer yet", ErrUnavailable)
-
 func invalid(problem string) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, problem)
 }

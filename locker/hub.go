@@ -144,12 +144,18 @@ func (h *hub) leave(s *slot) {
 	}
 }
 
-// crowd tells how many wait in all, how many of them for the lock that s is for, and for how
-// many locks.
-func (h *hub) crowd(s *slot) (all, its, locks int) {
+// A headcount is of those who wait.
+type headcount struct {
+	all   int
+	its   int // for the same lock
+	locks int // that all of them wait for
+}
+
+// crowd counts those who wait, s included.
+func (h *hub) crowd(s *slot) headcount {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.slots), h.wanted[s.mutex.keys.record], len(h.wanted)
+	return headcount{all: len(h.slots), its: h.wanted[s.mutex.keys.record], locks: len(h.wanted)}
 }
 
 // sleep has s woken at the given time, unless it gets up before.

@@ -36,93 +36,86 @@ var owedKinds = map[string][]Option{
 	"mutex": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}, "writing": {ForWriting()}, "reentrant, fenced": {Reentrant(), Fenced()},
 }
 
+// eachOwed runs test for a lock of each kind, on a quorum of n nodes whose order for it is given.
+func eachOwed(t *testing.T, n int, test func(t *testing.T, nodes fakeQuorum, m *Mutex, order order)) {
+	for name, opts := range owedKinds {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, n, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				meetAt(t, c, "k")
+				test(t, nodes, c.Mutex("k", opts...), c.quorum.order("k"))
+			})
+		})
+	}
+}
+
 // The line to a node delivers what is to take the lock when it has long been given up.
 func TestQuorumScriptThatIsExecutedLongAfterUnlockTakesNothing(t *testing.T) {
 	for _, held := range []time.Duration{0, 2 * restPause, 100 * time.Millisecond, 2 * time.Second} {
-		for name, opts := range owedKinds {
-			t.Run(name+", held for "+held.String(), func(t *testing.T) {
-				quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
-					nodes.established()
-					c := nodes.client(t, QuorumConfig{})
-					meetAt(t, c, "k")
-					order := c.quorum.order("k")
-					for i := range 2 * len(nodes) {
-						f := nodes[order[i/2]]
-						lost := f.losesAcquires(i%2 == 1)
-						lease := must(t, c.Mutex("k", opts...))
-						time.Sleep(held)
-						require.NoError(t, lease.Unlock(t.Context()))
-						time.Sleep(time.Second)
-						f.heal()
-						time.Sleep(30 * time.Second)
-						for len(lost) > 0 {
-							if cmd := <-lost; !isSet(cmd) { // which cannot know
-								f.do(t, cmd.Args...)
-							}
+		t.Run("held for "+held.String(), func(t *testing.T) {
+			eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+				for i := range 2 * len(nodes) {
+					f := nodes[order[i/2]]
+					lost := f.losesAcquires(i%2 == 1)
+					lease := must(t, m)
+					time.Sleep(held)
+					require.NoError(t, lease.Unlock(t.Context()))
+					time.Sleep(time.Second)
+					f.heal()
+					time.Sleep(30 * time.Second)
+					for len(lost) > 0 {
+						if cmd := <-lost; !isSet(cmd) { // which cannot know
+							f.do(t, cmd.Args...)
 						}
-						synctest.Wait()
-						assert.Zero(t, nodes.holding("k"))
 					}
-				})
+					synctest.Wait()
+					assert.Zero(t, nodes.holding("k"))
+				}
 			})
-		}
+		})
 	}
 }
 
 // Nor when the client has been closed.
 func TestQuorumScriptThatIsExecutedLongAfterCloseTakesNothing(t *testing.T) {
-	for name, opts := range owedKinds {
-		t.Run(name, func(t *testing.T) {
-			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
-				nodes.established()
-				c := nodes.client(t, QuorumConfig{})
-				meetAt(t, c, "k")
-				f := nodes[c.quorum.order("k")[2]]
-				lost := f.losesAcquires(false)
-				must(t, c.Mutex("k", opts...))
-				time.Sleep(2 * restPause)
-				require.NoError(t, c.Close())
-				f.heal()
-				time.Sleep(30 * time.Second)
-				for len(lost) > 0 {
-					f.do(t, (<-lost).Args...)
-				}
-				assert.Zero(t, nodes.holding("k"))
-			})
-		})
-	}
+	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+		f := nodes[order[2]]
+		lost := f.losesAcquires(false)
+		must(t, m)
+		time.Sleep(2 * restPause)
+		require.NoError(t, m.client.Close())
+		f.heal()
+		time.Sleep(30 * time.Second)
+		for len(lost) > 0 {
+			f.do(t, (<-lost).Args...)
+		}
+		assert.Zero(t, nodes.holding("k"))
+	})
 }
 
 // Where all nodes answer, though some after Unlock, none of them remembers a lease for longer than what is sent twice may
 // take: a server that gives thousands of leases in a second would have a key of each for a minute.
 func TestQuorumNodesThatAnswerRememberNoLeaseForLong(t *testing.T) {
-	for name, opts := range owedKinds {
-		t.Run(name, func(t *testing.T) {
-			quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
-				nodes.established()
-				c := nodes.client(t, QuorumConfig{})
-				meetAt(t, c, "k")
-				order := c.quorum.order("k")
-				for i, place := range order {
-					nodes[place].slow(time.Duration(i+1) * 300 * time.Microsecond)
-				}
-				for _, held := range []time.Duration{0, restPause, 2 * restPause, 10 * time.Millisecond} {
-					for range 10 {
-						lease := must(t, c.Mutex("k", opts...))
-						time.Sleep(held)
-						require.NoError(t, lease.Unlock(t.Context()))
-						time.Sleep(20 * time.Millisecond) // all have heard of it
-					}
-				}
-				time.Sleep(echoLife)
-				for _, f := range nodes {
-					for _, key := range f.Keys() {
-						assert.NotContains(t, key, c.Mutex("k", opts...).keys.void, "%v are left", f.TTL(key))
-					}
-				}
-			})
-		})
-	}
+	eachOwed(t, 5, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+		for i, place := range order {
+			nodes[place].slow(time.Duration(i+1) * 300 * time.Microsecond)
+		}
+		for _, held := range []time.Duration{0, restPause, 2 * restPause, 10 * time.Millisecond} {
+			for range 10 {
+				lease := must(t, m)
+				time.Sleep(held)
+				require.NoError(t, lease.Unlock(t.Context()))
+				time.Sleep(20 * time.Millisecond) // all have heard of it
+			}
+		}
+		time.Sleep(echoLife)
+		for _, f := range nodes {
+			for _, key := range f.Keys() {
+				assert.NotContains(t, key, m.keys.void, "%v are left", f.TTL(key))
+			}
+		}
+	})
 }
 
 // Nor does one that had another's lock for a moment, and was asked again.

@@ -33,6 +33,21 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
+// hangingServers runs test with a client of one server, and with one of a quorum. hang makes the
+// server hang, or a majority.
+func hangingServers(t *testing.T, test func(t *testing.T, c *Client, hang func())) {
+	t.Helper()
+	bubble(t, func(t *testing.T, f *fakeDeployment) { test(t, f.client(t), f.hang) })
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		test(t, nodes.client(t, QuorumConfig{NodeTimeout: 10 * time.Second}), func() {
+			synctest.Wait()
+			nodes[0].hang()
+			nodes[1].hang()
+		})
+	})
+}
+
 const requestTime = 300 * time.Millisecond // of an ordinary request of a web server
 
 // An outage is told from a lock that is held, also where the caller has less time than a request.
@@ -65,15 +80,7 @@ func TestADeadlineInAnOutageIsUnavailable(t *testing.T) {
 				assertUnanswered(t, err, "a cause of its own")
 				assert.ErrorIs(t, err, why)
 			}
-			bubble(t, func(t *testing.T, f *fakeDeployment) { test(t, f.client(t), f.hang) })
-			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
-				nodes.established()
-				test(t, nodes.client(t, QuorumConfig{NodeTimeout: 10 * time.Second}), func() {
-					synctest.Wait()
-					nodes[0].hang()
-					nodes[1].hang()
-				})
-			})
+			hangingServers(t, test)
 		})
 	}
 }
@@ -141,15 +148,7 @@ func TestNoOutageIsToldWhereNoneIsKnown(t *testing.T) {
 		unknown(<-first, "canceled")
 		unknown(<-second, "canceled, in line")
 	}
-	bubble(t, func(t *testing.T, f *fakeDeployment) { test(t, f.client(t), f.hang) })
-	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
-		nodes.established()
-		test(t, nodes.client(t, QuorumConfig{NodeTimeout: 10 * time.Second}), func() {
-			synctest.Wait()
-			nodes[0].hang()
-			nodes[1].hang()
-		})
-	})
+	hangingServers(t, test)
 }
 
 // What was heard before remains the reason.

@@ -132,6 +132,14 @@ func TestShowAndBreakOfALockOfAnotherLibrary(t *testing.T) {
 	assert.Positive(t, left)
 }
 
+// shown gives what the terminal shows, and tells when that is all.
+func shown(tty *os.File) (out *safeBuffer, all <-chan struct{}) {
+	out = &safeBuffer{}
+	read := make(chan struct{})
+	go func() { defer close(read); _, _ = io.Copy(out, tty) }()
+	return out, read
+}
+
 // answered runs break at a terminal, and answers its question after meanwhile. It returns what
 // it said, and its exit code.
 func answered(t *testing.T, url, name, answer string, meanwhile func()) (string, int) {
@@ -140,9 +148,7 @@ func answered(t *testing.T, url, name, answer string, meanwhile func()) (string,
 	tty, err := pty.Start(cmd)
 	require.NoError(t, err)
 	defer tty.Close()
-	out := &safeBuffer{}
-	read := make(chan struct{})
-	go func() { defer close(read); _, _ = io.Copy(out, tty) }()
+	out, read := shown(tty)
 	eventually(t, "the question", func() bool { return strings.Contains(out.String(), "[y/N]") })
 	meanwhile()
 	_, err = tty.WriteString(answer)
@@ -393,9 +399,7 @@ func TestWatchOnATerminal(t *testing.T) {
 		tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 100})
 		require.NoError(t, err)
 		defer tty.Close()
-		out := &safeBuffer{}
-		read := make(chan struct{})
-		go func() { defer close(read); _, _ = io.Copy(out, tty) }()
+		out, read := shown(tty)
 		eventually(t, "the first lock", func() bool { return strings.Contains(out.String(), "first") })
 		later := fmt.Sprint("later", i)
 		hold(t, c, later)

@@ -50,7 +50,7 @@ func newHosts(dial driver.DialFunc, timeout time.Duration) *hosts {
 
 // Dial is go-redis' dialer.
 func (h *hosts) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	begun := h.now()
+	lookedUp := h.now()
 	conn, err := h.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (h *hosts) Dial(ctx context.Context, network, addr string) (net.Conn, error
 		h.open[addr] = to
 	}
 	to.conns++
-	c := &watched{Conn: conn, hosts: h, host: to, begun: begun}
+	c := &watched{Conn: conn, hosts: h, host: to, lookedUp: lookedUp}
 	c.heard.Store(h.now())
 	c.forget = sync.OnceFunc(func() {
 		h.mu.Lock()
@@ -82,14 +82,14 @@ func (h *hosts) now() int64 { return int64(time.Since(h.begun)) + 1 }
 // it was made before a server answered READONLY.
 type watched struct {
 	net.Conn
-	hosts   *hosts
-	host    *host
-	begun   int64        // when its address was looked up
-	expects atomic.Bool  // a reply: what waits for messages sets no deadline
-	asked   atomic.Int64 // when the reply was begun to be read
-	late    *time.Timer  // of that reply
-	heard   atomic.Int64 // when it last brought something
-	forget  func()
+	hosts    *hosts
+	host     *host
+	lookedUp int64        // when its address was, or a moment before
+	expects  atomic.Bool  // a reply: what waits for messages sets no deadline
+	asked    atomic.Int64 // when the reply was begun to be read
+	late     *time.Timer  // of that reply
+	heard    atomic.Int64 // when it last brought something
+	forget   func()
 }
 
 var _ syscall.Conn = (*watched)(nil)
@@ -152,7 +152,7 @@ var errInDoubt = errors.New("goredis: another connection has broken, is late, or
 // SyscallConn is what go-redis asks for before it uses a connection, to see whether the
 // server has closed it. It drops the connection at an error.
 func (c *watched) SyscallConn() (syscall.RawConn, error) {
-	if c.heard.Load() <= c.host.doubtful.Load() || c.begun <= c.hosts.refused.Load() {
+	if c.heard.Load() <= c.host.doubtful.Load() || c.lookedUp <= c.hosts.refused.Load() {
 		return nil, errInDoubt
 	}
 	if conn, ok := c.Conn.(syscall.Conn); ok {

@@ -29,8 +29,9 @@ func Binary() (path string, ok bool) {
 	return "", false
 }
 
-// requireBinary returns the server program or ends the test.
-func requireBinary(tb testing.TB) string {
+// Require returns the path of the server program. Where there is none it skips the test, or fails
+// it if REQUIRE_REDIS is 1.
+func Require(tb testing.TB) string {
 	tb.Helper()
 	path, ok := Binary()
 	if !ok {

@@ -88,7 +88,7 @@ func startAll(tb testing.TB, n int, k kind, set *settings) []*Server {
 // newServer prepares a server and its end.
 func newServer(tb testing.TB, k kind, set *settings) *Server {
 	tb.Helper()
-	binary := requireBinary(tb)
+	binary := Require(tb)
 	v, err := programVersion(binary)
 	if err != nil {
 		tb.Fatal(err)

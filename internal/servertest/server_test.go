@@ -205,7 +205,7 @@ func TestConfig(t *testing.T) {
 
 func TestEnv(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	script := fmt.Sprintf("#!/bin/sh\necho $INHERITED $GIVEN >%s\nexec %s \"$@\"\n", out, requireBinary(t))
+	script := fmt.Sprintf("#!/bin/sh\necho $INHERITED $GIVEN >%s\nexec %s \"$@\"\n", out, Require(t))
 	wrapper := filepath.Join(t.TempDir(), "wrapper")
 	require.NoError(t, os.WriteFile(wrapper, []byte(script), 0o700))
 	t.Setenv(EnvServer, wrapper)
@@ -364,7 +364,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 		<-t.Context().Done()
 		return
 	}
-	requireBinary(t)
+	Require(t)
 	out := filepath.Join(t.TempDir(), "out")
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), role+"="+out)

@@ -52,7 +52,7 @@ func programVersion(binary string) (version, error) {
 // Before reports whether the server program is older than that version.
 func Before(tb testing.TB, major, minor int) bool {
 	tb.Helper()
-	v, err := programVersion(requireBinary(tb))
+	v, err := programVersion(Require(tb))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func SkipBefore(tb testing.TB, major, minor int, needed string) {
 // without those for channels, which it refuses.
 func Rules(tb testing.TB, rules ...string) []string {
 	tb.Helper()
-	v, err := programVersion(requireBinary(tb))
+	v, err := programVersion(Require(tb))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -37,12 +37,7 @@ func newEnv(t *testing.T, log io.Writer) *Env {
 	if !harness.Supported {
 		t.Skip("measuring works on Linux only")
 	}
-	if _, ok := servertest.Binary(); !ok {
-		if os.Getenv(servertest.EnvRequire) == "1" {
-			t.Fatal("REQUIRE_REDIS=1, but there is no redis-server or valkey-server")
-		}
-		t.Skip("NOT TESTED AGAINST A REAL SERVER: there is no redis-server or valkey-server on PATH")
-	}
+	servertest.Require(t)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	port := free.Addr().(*net.TCPAddr).Port
