@@ -19,7 +19,7 @@ func TestHostsAreDoubtedOneByOne(t *testing.T) {
 		h := newHosts(func(context.Context, string, string) (net.Conn, error) {
 			near, _ := net.Pipe()
 			return near, nil
-		}, time.Second)
+		}, time.Second, time.Second)
 		dial := func(addr string) net.Conn {
 			conn, err := h.Dial(t.Context(), "tcp", addr)
 			require.NoError(t, err)

@@ -45,7 +45,7 @@ func openConn(cfg driver.Config) driver.Conn {
 	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return dialer.Dial(ctx, cfg.Network, addr)
 	}
-	hosts := newHosts(dial, cfg.Timeout)
+	hosts := newHosts(dial, cfg.DialTimeout, cfg.Timeout)
 	options := options(cfg, hosts.Dial)
 	var client redis.UniversalClient
 	switch cfg.Mode {

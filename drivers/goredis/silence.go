@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -25,6 +27,7 @@ import (
 // there are may be to a former master. They are well, and what they bring says nothing for them.
 type hosts struct {
 	dial     driver.DialFunc
+	shaking  time.Duration // how long connecting may take, handshakes included
 	patience time.Duration // how long after a request its reply is late
 	begun    time.Time     // from which all times are counted
 	refused  atomic.Int64  // when a server did last, by READONLY; 0 for never
@@ -44,13 +47,13 @@ type host struct {
 // that is well, since after a later one those connections are made again that were idle meanwhile.
 const patience = 400 * time.Millisecond
 
-func newHosts(dial driver.DialFunc, timeout time.Duration) *hosts {
-	return &hosts{dial: dial, patience: min(patience, timeout/2), begun: time.Now(), open: map[string]*host{}}
+func newHosts(dial driver.DialFunc, dialTimeout, timeout time.Duration) *hosts {
+	return &hosts{dial: dial, shaking: dialTimeout, patience: min(patience, timeout/2), begun: time.Now(), open: map[string]*host{}}
 }
 
 // Dial is go-redis' dialer.
 func (h *hosts) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	lookedUp := h.now()
+	begun, lookedUp := time.Now(), h.now()
 	conn, err := h.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -63,7 +66,7 @@ func (h *hosts) Dial(ctx context.Context, network, addr string) (net.Conn, error
 		h.open[addr] = to
 	}
 	to.conns++
-	c := &watched{Conn: conn, hosts: h, host: to, lookedUp: lookedUp}
+	c := &watched{Conn: conn, hosts: h, host: to, shakenBy: begun.Add(h.shaking), lookedUp: lookedUp}
 	c.heard.Store(h.now())
 	c.forget = sync.OnceFunc(func() {
 		h.mu.Lock()
@@ -84,6 +87,8 @@ type watched struct {
 	net.Conn
 	hosts    *hosts
 	host     *host
+	shakenBy time.Time    // when the handshake has to be over; zero when it is
+	writeBy  time.Time    // the deadline that go-redis has set
 	lookedUp int64        // when its address was, or a moment before
 	expects  atomic.Bool  // a reply: what waits for messages sets no deadline
 	asked    atomic.Int64 // when the reply was begun to be read
@@ -97,13 +102,46 @@ var _ syscall.Conn = (*watched)(nil)
 // SetDeadline implements [net.Conn].
 func (c *watched) SetDeadline(t time.Time) error {
 	c.expects.Store(!t.IsZero())
-	return c.Conn.SetDeadline(t)
+	c.writeBy = t
+	return c.Conn.SetDeadline(c.within(t))
 }
 
 // SetReadDeadline implements [net.Conn].
 func (c *watched) SetReadDeadline(t time.Time) error {
 	c.expects.Store(!t.IsZero())
-	return c.Conn.SetReadDeadline(t)
+	return c.Conn.SetReadDeadline(c.within(t))
+}
+
+// SetWriteDeadline implements [net.Conn].
+func (c *watched) SetWriteDeadline(t time.Time) error {
+	c.writeBy = t
+	return c.Conn.SetWriteDeadline(c.within(t))
+}
+
+// within returns the deadline t, or during the handshake that of connecting if it is earlier.
+func (c *watched) within(t time.Time) time.Time {
+	if !c.shakenBy.IsZero() && (t.IsZero() || c.shakenBy.Before(t)) {
+		return c.shakenBy
+	}
+	return t
+}
+
+// Write implements [net.Conn]. go-redis gives its handshake the timeouts of commands, and does
+// not say of which connection it is over: the first other command does.
+func (c *watched) Write(p []byte) (int, error) {
+	if !c.shakenBy.IsZero() && !shakesHands(p) {
+		c.shakenBy = time.Time{}
+		if err := c.Conn.SetWriteDeadline(c.writeBy); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+// shakesHands reports whether a request is one of which go-redis' handshakes are made.
+func shakesHands(request []byte) bool {
+	lines := strings.SplitN(string(request[:min(len(request), 32)]), "\r\n", 4)
+	return len(lines) == 4 && slices.Contains([]string{"hello", "auth", "select", "client"}, lines[2])
 }
 
 // Read implements [net.Conn].
