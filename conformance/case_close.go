@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/golocker/golocker/conformance/wire"
@@ -38,9 +40,7 @@ var closeCases = []testCase{
 			k.Errorf("no connection is open after use: the driver dials around Config.Dial")
 		}
 		_ = k.shut(conn)
-		if !k.eventually(k.time.settle, func() bool { return k.wire.Open() == 0 }) {
-			k.Errorf("%d connections are open after Close", k.wire.Open())
-		}
+		k.noneOpen("that were in use or idle")
 	}},
 	{name: "Close/Goroutines", run: func(k *kit) {
 		// In a bubble every case ends with this check; see suite.guard.
@@ -61,6 +61,40 @@ var closeCases = []testCase{
 		k.prompty("Close while a call is in flight", func() { _ = k.shut(conn) })
 		k.wait(c, k.time.slack, "the call in flight at Close")
 		k.outcome("the call in flight at Close", c.err, driver.OutcomeUnknown)
+		k.is("the call in flight at Close", c.err, driver.ErrClosed)
+	}},
+	{name: "Close/NotSent", run: func(k *kit) {
+		// What waits for a connection when the Conn is closed is not sent on one that comes
+		// later: that would be a lock that nobody knows of.
+		conn := k.warm(func(c *driver.Config) { c.DialTimeout, c.Timeout = k.time.bound, k.time.bound })
+		k.wire.HangDials()
+		k.wire.KillAll()
+		callers := []caller{k.doOne, k.doOne} // the first may be for a connection that is gone
+		if k.h.Capabilities.Batcher {
+			callers = append(callers, k.batchOfTwo)
+		}
+		var calls []*call
+		for i, one := range callers {
+			c := cmd("INCR", k.key(fmt.Sprint("n", i)))
+			calls = append(calls, k.background(func() (driver.Value, error) { return nil, one(k.ctx, conn, c)[0].Err }))
+			select {
+			case <-calls[i].done:
+			case <-time.After(k.time.short):
+			}
+		}
+		k.prompty("Close while calls wait for a connection", func() { _ = k.shut(conn) })
+		for _, c := range calls {
+			k.wait(c, k.time.slack, "a call that waited for a connection at Close")
+		}
+		k.is("a call that waited for a connection at Close", calls[len(calls)-1].err, driver.ErrClosed)
+		k.wire.ResumeDials()
+		time.Sleep(k.time.reply)
+		for i, c := range calls {
+			n := k.wire.Count(wire.Match{Name: "INCR", Arg: k.key(fmt.Sprint("n", i))})
+			if n > 0 && driver.OutcomeOf(c.err) == driver.OutcomeNotSent {
+				k.never("a call that Close ended gave %q, marked NotSent, and its command was written after that", c.err)
+			}
+		}
 	}},
 	{name: "Close/WhileDialing", run: func(k *kit) {
 		conn := k.warm()
@@ -79,6 +113,66 @@ var closeCases = []testCase{
 		k.wait(c, k.time.slack, "the call that was dialing at Close")
 		if c.err == nil {
 			k.Errorf("a call without a connection succeeded")
+		}
+	}},
+	{name: "Close/RefusedHandshakes", run: func(k *kit) {
+		if k.credentials().password == "" {
+			k.Skipf("the server asks for no password")
+		}
+		conn := k.warm()
+		k.refuseHandshakes()
+		k.wire.KillAll()
+		for range 5 {
+			ctx, cancel := k.within(k.time.bound)
+			_, _ = k.do(ctx, conn, cmd("GET", k.key("n")))
+			cancel()
+		}
+		_ = k.shut(conn)
+		k.noneOpen("whose handshake was refused")
+	}},
+	{name: "Close/HungHandshakes", run: func(k *kit) {
+		// The server accepts connections and says nothing, ever.
+		conn := k.warm()
+		k.wire.On(wire.Match{Times: -1}, wire.BlackHole)
+		k.wire.KillAll()
+		for range 3 {
+			ctx, cancel := k.within(k.time.short)
+			_, _ = k.do(ctx, conn, cmd("GET", k.key("n")))
+			cancel()
+		}
+		c := k.startDo(k.ctx, conn, cmd("GET", k.key("n")))
+		time.Sleep(k.time.pause)
+		k.prompty("Close during a handshake", func() { _ = k.shut(conn) })
+		k.wait(c, k.time.slack, "the call whose handshake was unanswered at Close")
+		k.noneOpen("whose handshake was never answered")
+	}},
+	{name: "Close/PoolExhausted", run: func(k *kit) {
+		// Calls that wait for the only connection are cancelled while the Conn is closed.
+		c := k.connector(func(c *driver.Config) { c.PoolSize = 1 })
+		for round := range 30 {
+			conn := k.connect(c)
+			key := k.key(fmt.Sprint("held", round, "."))
+			rule := k.wire.On(wire.Match{Name: "GET", Arg: key}, wire.HoldReply)
+			calls := []*call{k.startDo(k.ctx, conn, cmd("GET", key))}
+			k.await(rule.Happened(), k.time.bound, "the first command has not reached the server")
+			ctx, cancel := context.WithCancel(k.ctx)
+			for range 8 {
+				calls = append(calls, k.startDo(ctx, conn, cmd("GET", k.key("n"))))
+			}
+			time.Sleep(time.Millisecond)
+			if round%2 == 0 {
+				go cancel()
+			} else {
+				cancel()
+			}
+			k.prompty("Close while calls wait for a connection", func() { _ = k.shut(conn) })
+			for _, c := range calls {
+				k.wait(c, k.time.slack, "a call that waited for a connection at Close")
+				if !errors.Is(c.err, context.Canceled) {
+					k.is("a call that waited for a connection at Close", c.err, driver.ErrClosed)
+				}
+			}
+			rule.Release()
 		}
 	}},
 	{name: "Close/BlackHole", run: func(k *kit) {
@@ -119,6 +213,31 @@ var closeCases = []testCase{
 		}
 		k.is("Subscribe after Close", err, driver.ErrClosed)
 	}},
+	{name: "Close/Subscribing", needs: needs{subscriber: true}, run: func(k *kit) {
+		// A Subscription that has no connection yet gets none later.
+		conn := k.warm()
+		k.wire.HangDials()
+		var receive *call
+		add := k.background(func() (driver.Value, error) {
+			sub, err := k.subscription(k.ctx, conn)
+			if err != nil {
+				return nil, err // a driver may connect first
+			}
+			receive = k.background(func() (driver.Value, error) { _, err := sub.Receive(k.ctx); return nil, err })
+			return nil, sub.Add(k.ctx, k.channel("a"))
+		})
+		time.Sleep(k.time.pause)
+		k.prompty("Close while a Subscription connects", func() { _ = k.shut(conn) })
+		k.wait(add, k.time.slack, "Subscribe and Add when their Conn is closed")
+		k.is("Subscribe and Add when their Conn is closed", add.err, driver.ErrClosed)
+		if receive != nil {
+			k.wait(receive, k.time.slack, "Receive when its Conn is closed")
+			k.is("Receive when its Conn is closed", receive.err, driver.ErrClosed)
+		}
+		k.wire.ResumeDials()
+		time.Sleep(k.time.reply)
+		k.noneOpen("of a Subscription that was connecting")
+	}},
 	{name: "Close/Describe", needs: needs{describer: true}, run: func(k *kit) {
 		conn := k.warm()
 		_ = k.shut(conn)
@@ -136,6 +255,13 @@ var closeCases = []testCase{
 		_, err := k.do(context.Background(), a, cmd("GET", k.key("s")))
 		k.is("Do after Close", err, driver.ErrClosed)
 	}},
+}
+
+// noneOpen checks that Close leaves no connections.
+func (k *kit) noneOpen(which string) {
+	if !k.eventually(k.time.settle, func() bool { return k.wire.Open() == 0 }) {
+		k.Errorf("%d connections %s are open after Close", k.wire.Open(), which)
+	}
 }
 
 // prompty checks that f, which has no ctx, returns at once.

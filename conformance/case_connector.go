@@ -74,6 +74,21 @@ var connectorCases = []testCase{
 		k.recovers(conn)
 		k.reply(conn, cmd("DEL", k.key("s")), int64(1))
 	}},
+	{name: "Config/DB/Refused", run: func(k *kit) {
+		// A server that has not as many databases as the one before it had: whoever goes on
+		// all the same has its locks in database 0, where the others do not look for them.
+		conn := k.open(func(c *driver.Config) { c.DB = 1 })
+		k.must(conn, cmd("GET", k.key("n")))
+		k.wire.On(wire.Match{Name: "SELECT", Times: -1}, wire.Answer("-ERR DB index is out of range\r\n"))
+		k.wire.KillAll()
+		k.notLetIn("Do whose SELECT was refused", conn, k.doOne)
+		if conn := k.connectMaybe(k.connector(func(c *driver.Config) { c.DB = 1 })); conn != nil {
+			k.notLetIn("Do whose SELECT was refused", conn, k.doOne)
+		}
+		if n := k.wire.Count(wire.Match{Name: "INCR"}); n != 0 {
+			k.never("a command was written %d times, into another database than that of the Config, whose SELECT was refused", n)
+		}
+	}},
 	{name: "Config/ClientName", run: func(k *kit) {
 		conn := k.open(func(c *driver.Config) { c.ClientName = "conformance-test" })
 		k.reply(conn, plain("CLIENT", "GETNAME"), "conformance-test")
@@ -134,8 +149,45 @@ var connectorCases = []testCase{
 			k.promptCall(ctx, "Connect and Do, the TLS handshake unanswered,", func() error { return k.connectAndDo(ctx, c, k.doOne) })
 			cancel()
 		}
-		k.bounded("Connect and Do without a deadline, the TLS handshake unanswered,", func() error { return k.connectAndDo(k.ctx, c, k.doOne) })
+		c = k.connector(server.edit, encrypted, shortDials)
+		k.endsEarly("Connect and Do with a short Config.DialTimeout, the TLS handshake unanswered,",
+			func() error { return k.connectAndDo(k.ctx, c, k.doOne) })
 		server.heardTLS()
+	}},
+	{name: "Config/TLS/Verify", run: func(k *kit) {
+		if k.realTime() {
+			k.Skipf("the wire cannot read TLS; in a bubble Config.Dial puts a server with TLS before it")
+		}
+		cert, roots := k.certify(serverName)
+		forged, _ := k.certify(serverName)
+		misnamed, itsRoots := k.certify("other.invalid")
+		for whose, edit := range map[string]func(*driver.Config){
+			"another authority": overTLS(forged, roots), "another name": overTLS(misnamed, itsRoots),
+		} {
+			conn := k.connectMaybe(k.connector(edit))
+			if conn == nil {
+				continue
+			}
+			k.notLetIn("Do with a server whose certificate is of "+whose, conn, k.doOne)
+			if k.h.Capabilities.Subscriber {
+				ctx, cancel := k.within(k.time.short)
+				if sub, err := k.subscription(ctx, conn); err == nil {
+					_ = sub.Add(ctx, k.channel("a"))
+				}
+				cancel()
+			}
+			if n := k.wire.Count(wire.Match{}); n != 0 {
+				k.Errorf("a server whose certificate is of %s was told %d commands", whose, n)
+			}
+			_ = k.shut(conn)
+		}
+		conn := k.open(overTLS(cert, roots))
+		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+		if k.h.Capabilities.Subscriber {
+			sub := k.subscribe(conn, k.channel("a"))
+			k.publish(k.channel("a"), "x")
+			k.receive(sub, k.channel("a"), "x")
+		}
 	}},
 	{name: "Config/Timeout", run: func(k *kit) {
 		// A reply that takes less than the timeout is waited for.
@@ -146,15 +198,27 @@ var connectorCases = []testCase{
 	{name: "Config/Timeout/Short", run: func(k *kit) {
 		conn := k.warm(func(c *driver.Config) { c.Timeout = shortTimeout })
 		k.wire.On(wire.Match{Name: "INCR"}, wire.Silence)
-		k.endsEarly("Do with a short Config.Timeout, the server silent", conn, cmd("INCR", k.key("n")))
+		k.endsEarly("Do with a short Config.Timeout, the server silent", func() error {
+			_, err := k.do(k.ctx, conn, cmd("INCR", k.key("n")))
+			return err
+		})
 	}},
 	{name: "Config/DialTimeout/Short", run: func(k *kit) {
-		conn := k.warm(func(c *driver.Config) { c.DialTimeout = shortTimeout })
+		conn := k.warm(shortDials)
 		k.wire.HangDials()
 		k.wire.KillAll()
 		for range 3 { // the first may be for a connection that is gone
-			k.endsEarly("Do with a short Config.DialTimeout, dialing hangs", conn, cmd("GET", k.key("n")))
+			k.endsEarly("Do with a short Config.DialTimeout, dialing hangs", func() error {
+				_, err := k.do(k.ctx, conn, cmd("GET", k.key("n")))
+				return err
+			})
 		}
+	}},
+	{name: "Config/DialTimeout/Handshake", run: func(k *kit) {
+		// The server accepts connections and says nothing, ever.
+		k.wire.On(wire.Match{Times: -1}, wire.BlackHole)
+		k.endsEarly("Connect and Do with a short Config.DialTimeout, the handshake unanswered,",
+			func() error { return k.connectAndDo(k.ctx, k.connector(shortDials), k.doOne) })
 	}},
 }
 
@@ -162,14 +226,14 @@ var connectorCases = []testCase{
 // earlyEnd is short.
 const shortTimeout, earlyEnd = 500 * time.Millisecond, 4 * time.Second
 
+// shortDials makes a Config bound connecting by a short timeout, and a reply by none of use.
+func shortDials(c *driver.Config) { c.DialTimeout, c.Timeout = shortTimeout, 2*earlyEnd }
+
 // endsEarly checks that a call without a deadline ends by a short timeout of the Config, and
-// not by the client's own.
-func (k *kit) endsEarly(what string, conn driver.Conn, c driver.Command) {
+// not by another one of it, nor by the client's own.
+func (k *kit) endsEarly(what string, call func() error) {
 	start := time.Now()
-	k.bounded(what, func() error {
-		_, err := k.do(k.ctx, conn, c)
-		return err
-	})
+	k.bounded(what, call)
 	if took := time.Since(start); took > earlyEnd {
 		k.Errorf("%s took %v; want little more than the %v of the Config", what, took, shortTimeout)
 	}

@@ -49,6 +49,7 @@ func TestInexcusable(t *testing.T) {
 		"Do/LostReply/Unknown", "Do/LostRequest/Unknown", "Do/AtMostOnce/LateRequest", "Do/NotSent/Refused", "Do/Correlation/AbandonedCall",
 		"Do/Correlation/ConcurrentAbandoned", "Do/Refused/Handshake", "Batch/LostReply", "Batch/LostRequest", "Batch/Refused", "Batch/Concurrent",
 		"Batch/LostReply/Large", "Batch/LostRequest/Large", "Batch/Transient", "Batch/Close",
+		"Config/DB/Refused", "Close/NotSent",
 	} {
 		require.ErrorContains(t, excuse("", name).Err(), "cannot be a known deviation", name)
 	}

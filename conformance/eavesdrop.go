@@ -26,7 +26,7 @@ type eavesdropper struct {
 
 // encrypted makes a Config ask for TLS, which an eavesdropper does not speak.
 func encrypted(c *driver.Config) {
-	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: "conformance.invalid"}
+	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName}
 }
 
 // eavesdrop starts one that hangs up.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -196,7 +197,9 @@ func (c *refConn) arm(ctx context.Context, l *link) {
 func (c *refConn) broke(ctx context.Context, err error) error {
 	select {
 	case <-c.closed:
-		return fmt.Errorf("reference: %w", driver.ErrClosed)
+		if c.bug != "close-is-not-told" {
+			return fmt.Errorf("reference: %w", driver.ErrClosed)
+		}
 	default:
 	}
 	if at, ok := ctx.Deadline(); ok && c.bug == deadlineOnSocket && !time.Now().Before(at) {
@@ -234,6 +237,14 @@ func (c *refConn) acquire(ctx context.Context) (l *link, fresh bool, err error) 
 	select {
 	case c.slots <- struct{}{}:
 	case <-wait:
+		if c.bug == "cancel-beside-close-panics" {
+			time.Sleep(time.Millisecond) // within which Close comes
+			select {
+			case <-c.closed:
+				panic("a bug")
+			default:
+			}
+		}
 		return nil, false, ctx.Err()
 	case <-c.closed:
 		return closed()
@@ -294,7 +305,7 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if c.bug != "close-leaves-dials" {
+	if c.bug != "close-leaves-dials" && c.bug != "sends-after-close" {
 		release := make(chan struct{})
 		defer close(release)
 		go func() {
@@ -314,7 +325,12 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 	if c.bug != "own-timeout-is-ctx-error" && c.bug != "dial-error-is-reply" {
 		defer func() {
 			if err != nil && outer.Err() == nil && ctx.Err() != nil {
-				err = errors.New("reference: no connection in time, or closed meanwhile")
+				err = errors.New("reference: no connection in time")
+				select {
+				case <-c.closed:
+					err = fmt.Errorf("reference: %w", driver.ErrClosed)
+				default:
+				}
 			}
 		}()
 	}
@@ -341,7 +357,7 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 		return nil, err
 	}
 	if c.cfg.TLS != nil && c.bug != "drops-TLS" && !(sub && c.bug == "sub-drops-TLS") {
-		secure, bound := tls.Client(nc, c.cfg.TLS), ctx
+		secure, bound := tls.Client(nc, c.manglesTLS(c.cfg.TLS)), ctx
 		switch {
 		case sub:
 		case c.bug == "tls-handshake-ignores-ctx":
@@ -360,22 +376,40 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 	switch {
 	case sub && c.bug == "sub-handshake-no-timeout":
 		bound = outer
+	case c.bug == "handshake-has-the-timeout-of-replies":
+		var cancel context.CancelFunc
+		bound, cancel = context.WithTimeout(outer, c.cfg.Timeout)
+		defer cancel()
 	case !sub && c.bug == "handshake-replies-have-no-timeout":
 		bound = outer
 		_ = l.SetWriteDeadline(time.Now().Add(c.cfg.DialTimeout))
 	}
 	if err := c.handshake(bound, l); err != nil {
+		if c.bug == "failed-handshake-leaves-connection" {
+			return nil, err
+		}
 		_ = nc.Close()
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.done && c.bug != "works-after-close" {
+	if c.done && c.bug != "works-after-close" && c.bug != "sends-after-close" {
 		_ = nc.Close()
 		return nil, driver.ErrClosed
 	}
 	c.live[l] = struct{}{}
 	return l, nil
+}
+
+func (c *refConn) manglesTLS(conf *tls.Config) *tls.Config {
+	conf = conf.Clone()
+	switch c.bug {
+	case "tls-is-not-verified":
+		conf.InsecureSkipVerify = true
+	case "tls-roots-are-dropped":
+		conf.RootCAs = x509.NewCertPool()
+	}
+	return conf
 }
 
 func (c *refConn) handshake(ctx context.Context, l *link) error {
@@ -409,6 +443,9 @@ func (c *refConn) handshake(ctx context.Context, l *link) error {
 			return err
 		}
 		if frame[0] == '-' {
+			if args[0] == "SELECT" && c.bug == "select-refused-is-ignored" {
+				continue
+			}
 			err := fmt.Errorf("reference: handshake: %s", strings.TrimSpace(string(frame[1:])))
 			switch c.bug {
 			case "auth-error-shows-password":

@@ -188,6 +188,12 @@ func (s *refSub) due() bool {
 	return len(s.sent) > 0
 }
 
+func (s *refSub) connecting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link == nil
+}
+
 func (s *refSub) restored() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -214,8 +214,11 @@ func (c *refConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, err
 			})()
 		}
 	}
-	if c.bug == "keeps-args" {
+	switch c.bug {
+	case "keeps-args":
 		return c.doLater(ctx, cmd)
+	case "sends-after-close":
+		return c.doBeyondClose(ctx, cmd)
 	}
 	live := ctx.Err() == nil
 	r := c.exchange(ctx, []driver.Command{cmd})[0]
@@ -264,6 +267,18 @@ func (c *refConn) doLater(ctx context.Context, cmd driver.Command) (driver.Value
 		return r.Value, r.Err
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+}
+
+// doBeyondClose returns at Close and sends the command all the same, when it has a connection.
+func (c *refConn) doBeyondClose(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	done := make(chan driver.Result, 1)
+	go func() { done <- c.exchange(ctx, []driver.Command{cmd})[0] }()
+	select {
+	case r := <-done:
+		return r.Value, r.Err
+	case <-c.closed:
+		return nil, driver.NotSent(driver.ErrClosed)
 	}
 }
 
@@ -443,8 +458,9 @@ func (c *refConn) Close() error {
 	}
 	close(c.closed)
 	for l := range c.live {
-		_, isSub := l.(*refSub)
+		s, isSub := l.(*refSub)
 		switch {
+		case c.bug == "close-leaves-subscriptions-that-connect" && isSub && s.connecting():
 		case c.bug == "close-leaves-connections" && !isSub:
 		case c.bug == "close-leaves-subscriptions" && isSub:
 		case c.bug == "close-leaves-calls" && !slices.ContainsFunc(c.idle, func(i *link) bool { return l == io.Closer(i) }) && !isSub:

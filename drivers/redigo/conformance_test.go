@@ -27,6 +27,7 @@ func TestConformanceWrapped(t *testing.T) {
 var fixedTimeouts = []conformance.Deviation{
 	{Case: "Config/Timeout/Short", Link: timeoutsOfPool, Why: "a pool does not tell its timeouts; wrapped, a reply has 5 seconds"},
 	{Case: "Config/DialTimeout/Short", Link: timeoutsOfPool, Why: "a pool does not tell its timeouts; wrapped, a connection has 5 seconds"},
+	{Case: "Config/DialTimeout/Handshake", Link: timeoutsOfPool, Why: "a pool does not tell its timeouts; wrapped, a connection has 5 seconds"},
 }
 
 const timeoutsOfPool = "https://pkg.go.dev/github.com/golocker/golocker/drivers/redigo#hdr-Timeouts"

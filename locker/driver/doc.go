@@ -56,7 +56,8 @@
 //   - Binary safe. Arguments and replies carry any bytes.
 //   - Concurrent. All methods may be called from many goroutines.
 //   - Closed is closed. After Close, Do returns an error for which
-//     errors.Is(err, ErrClosed) holds, marked NotSent. Close ends what Connect
+//     errors.Is(err, ErrClosed) holds, marked NotSent. So it holds for calls that
+//     Close interrupts, which return at once. Close ends what Connect
 //     opened, including subscriptions and their goroutines, and never closes a
 //     client that the application passed in. It may be called twice.
 //   - Silent. No error text shows a password.
