@@ -57,6 +57,10 @@ func TestCluster(t *testing.T) {
 			}
 		})
 	}
+	t.Run("wrap leaves the client open", func(t *testing.T) {
+		require.NoError(t, wrap(t, client).Close())
+		assert.NoError(t, client.Set(soon(t), "k", "v", 0).Err())
+	})
 }
 
 // hearsInCluster is hears where messages may come late or, as long as the nodes
