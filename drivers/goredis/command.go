@@ -2,6 +2,8 @@ package goredis
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"sync/atomic"
 
@@ -91,7 +93,8 @@ func (w *word) String() string { return string(w.text) }
 
 // Args is what go-redis writes. Once ctx has ended it begins with something that
 // cannot be written, at which go-redis gives up and closes the connection: its
-// caller has gone, and a lock that it takes now would be nobody's.
+// caller has gone, and a lock that it takes now would be nobody's. The same where the server has
+// executed it: in a Cluster go-redis would follow a MOVED in a reply that it cannot read.
 //
 // Others ask for it too, in a Cluster and in hooks; but of a command without arguments
 // nothing else tells that it is written.
@@ -100,7 +103,11 @@ func (c *command) Args() []any {
 	if len(args) == 1 {
 		c.begun.Store(true)
 	}
-	if err := c.ctx.Err(); err != nil {
+	err := c.ctx.Err()
+	if errors.Is(c.err, errNested) {
+		err = c.err
+	}
+	if err != nil {
 		args = append([]any{unwritable{err}}, args[1:]...)
 	}
 	return args
@@ -114,12 +121,24 @@ func (u unwritable) MarshalBinary() ([]byte, error) { return nil, u.err }
 // answers READONLY, since the name that it was made to may lead to another one by now. But
 // of a pipeline it looks at the first command alone, so that is the one to tell of it. The
 // others lead to the same server: a client of our own drops them before it uses them again.
+//
+// It is the same where go-redis has not read a reply to its end, see errNested. Of a single command
+// it has decided by now that the connection is well, and in a Cluster it looks at no command: there
+// only a client of our own can drop it.
 func (c *command) SetErr(err error) {
+	if c.err == nil && c.Val() != nil && errors.Is(err, errNested) {
+		return // another command's, which go-redis gives to those that have their reply, too
+	}
+	if _, refused := serverError(err); refused && c.Val() != nil {
+		err = fmt.Errorf("%w: %v", errNested, err) // hides err: the command was not refused
+	}
 	c.err = err
 	c.Cmd.SetErr(err)
-	if c.first != nil && redis.IsReadOnlyError(err) {
-		c.first.Cmd.SetErr(err)
-		c.ctx.conn.demoted()
+	if nested := errors.Is(err, errNested); nested || c.first != nil && redis.IsReadOnlyError(err) {
+		if c.first != nil {
+			c.first.Cmd.SetErr(err)
+		}
+		c.ctx.conn.distrust()
 	}
 }
 

@@ -29,8 +29,9 @@ type conn struct {
 	client redis.UniversalClient
 	dialer *netdial.Dialer // of its own client; of a wrapped one, it has nothing to do
 
-	// demoted is told that a server, not of a Cluster, has answered READONLY.
-	demoted func()
+	// distrust has the connections that there are used no more, where the client is its own: a
+	// server, not of a Cluster, has answered READONLY, or a reply was not read to its end.
+	distrust func()
 
 	life  context.Context // ends with Close
 	close func() error
@@ -41,7 +42,7 @@ type conn struct {
 
 // newConn returns a conn whose Close calls closeClient, unless that is nil.
 func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dialer, closeClient func() error) *conn {
-	c := &conn{mode: mode, client: client, dialer: dialer, demoted: func() {}}
+	c := &conn{mode: mode, client: client, dialer: dialer, distrust: func() {}}
 	c.nodes.cluster, _ = client.(*redis.ClusterClient)
 	life, end := context.WithCancel(context.Background())
 	c.life = life

@@ -58,6 +58,8 @@
 // a goroutine of go-redis dials once a second, and notices up to a second late that the client
 // is closed.
 //
+// ReadTimeout (of a DSN, timeout) bounds a whole batch, and not the silence between two of its replies.
+//
 // Connections can be dead without saying so: their host has died and its name leads to another
 // one, or a NAT has forgotten them. go-redis finds that out of each by a call of its own that
 // fails. The client that Open makes drops those of a host that are idle once one has broken
@@ -99,8 +101,10 @@
 //
 // go-redis cannot read an array with an error reply in it that it has a type for
 // (such as OOM, NOPERM or READONLY). Such a command, and all behind it in its
-// batch, fail with an error of unknown outcome. No script of package locker
-// replies in that way.
+// batch, fail with an error of unknown outcome, and the connection is used no more. Of
+// a wrapped client that is certain of a batch outside a Cluster alone; else go-redis sees to
+// it itself, unless it uses the connection again before the rest of the array has come. No
+// script of package locker replies in that way.
 //
 // It looks whether the server has closed an idle connection before it uses it, but
 // not where the connection has TLS, and on no connection at all under Windows: then

@@ -58,7 +58,7 @@ func openConn(cfg driver.Config) driver.Conn {
 		client = redis.NewClient(options.Simple())
 	}
 	c := newConn(cfg.Mode, client, dialer, client.Close)
-	c.demoted = hosts.demoted
+	c.distrust = hosts.distrust
 	return c
 }
 

@@ -164,26 +164,6 @@ func TestOpenUserWithoutPassword(t *testing.T) {
 	assert.Equal(t, "app", do(t, conn, "ACL", "WHOAMI"))
 }
 
-// go-redis takes the rest of such an array for the next replies.
-func TestNestedTypedError(t *testing.T) {
-	server := servertest.Single(t)
-	conn := open(t, driver.Config{Network: "tcp", Addrs: []string{server.Addr}})
-	nested := driver.Command{Args: []string{"EVAL", "return {1, redis.error_reply('OOM no'), 2, 3}", "0"}}
-	_, err := conn.Do(soon(t), nested)
-	unknown(t, err)
-	assert.Equal(t, "PONG", do(t, conn, "PING"))
-
-	ping := driver.Command{Args: []string{"PING"}}
-	results := conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{ping, nested, ping, ping})
-	require.Len(t, results, 4)
-	assert.Equal(t, driver.Result{Value: "PONG"}, results[0])
-	for _, r := range results[1:] {
-		assert.Nil(t, r.Value)
-		unknown(t, r.Err)
-	}
-	assert.Equal(t, "PONG", do(t, conn, "PING"))
-}
-
 // A password may be a word that servers use.
 func TestRepliesStayWhatTheyAre(t *testing.T) {
 	server := servertest.Single(t)

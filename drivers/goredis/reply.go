@@ -18,7 +18,7 @@ import (
 
 // errNested is of a reply that go-redis has not read to its end: an array with an
 // error reply in it for which go-redis has a type. It gives that error as the
-// command's and takes the rest of the array for the next replies.
+// command's and takes the rest of the array for the next replies. See command.SetErr.
 var errNested = errors.New("go-redis cannot read an array with this error in it")
 
 // result returns what go-redis made of the reply. A nil is an error to go-redis, and hooks of
@@ -26,9 +26,6 @@ var errNested = errors.New("go-redis cannot read an array with this error in it"
 // Sentinel's that does not know the master.
 func (c *command) result() (any, error) {
 	v, err := c.Val(), c.err
-	if _, refused := serverError(err); refused && v != nil {
-		return nil, fmt.Errorf("%w: %v", errNested, err) // hides err: the command was not refused
-	}
 	if errors.Is(err, redis.Nil) && c.begun.Load() {
 		return nil, nil
 	}

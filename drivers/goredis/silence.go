@@ -25,12 +25,13 @@ import (
 //
 // When a server has answered READONLY, its name may lead to another one, and all connections that
 // there are may be to a former master. They are well, and what they bring says nothing for them.
+// Nor does it where go-redis has not read a reply to its end: it does not tell on which of them.
 type hosts struct {
-	dial     driver.DialFunc
-	shaking  time.Duration // how long connecting may take, handshakes included
-	patience time.Duration // how long after a request its reply is late
-	begun    time.Time     // from which all times are counted
-	refused  atomic.Int64  // when a server did last, by READONLY; 0 for never
+	dial       driver.DialFunc
+	shaking    time.Duration // how long connecting may take, handshakes included
+	patience   time.Duration // how long after a request its reply is late
+	begun      time.Time     // from which all times are counted
+	distrusted atomic.Int64  // when all were last; 0 for never
 
 	mu   sync.Mutex
 	open map[string]*host // by address
@@ -82,7 +83,7 @@ func (h *hosts) Dial(ctx context.Context, network, addr string) (net.Conn, error
 func (h *hosts) now() int64 { return int64(time.Since(h.begun)) + 1 }
 
 // A watched connection is in doubt if it has brought nothing for as long as its host is, or if
-// it was made before a server answered READONLY.
+// it was made before all were distrusted.
 type watched struct {
 	net.Conn
 	hosts    *hosts
@@ -168,9 +169,9 @@ func (c *watched) Read(p []byte) (int, error) {
 // doubt puts in doubt what brings nothing after the time at.
 func (h *host) doubt(at int64) { raise(&h.doubtful, at) }
 
-// demoted puts in doubt what there is, and what is being dialed: the name may have been looked
+// distrust puts in doubt what there is, and what is being dialed: the name may have been looked
 // up already.
-func (h *hosts) demoted() { raise(&h.refused, h.now()) }
+func (h *hosts) distrust() { raise(&h.distrusted, h.now()) }
 
 // raise has t be the time at, or a later one.
 func raise(t *atomic.Int64, at int64) {
@@ -185,12 +186,12 @@ func (c *watched) Close() error {
 	return c.Conn.Close()
 }
 
-var errInDoubt = errors.New("goredis: another connection has broken, is late, or was answered READONLY")
+var errInDoubt = errors.New("goredis: another connection has broken, is late, was answered READONLY, or has a reply that cannot be read")
 
 // SyscallConn is what go-redis asks for before it uses a connection, to see whether the
 // server has closed it. It drops the connection at an error.
 func (c *watched) SyscallConn() (syscall.RawConn, error) {
-	if c.heard.Load() <= c.host.doubtful.Load() || c.lookedUp <= c.hosts.refused.Load() {
+	if c.heard.Load() <= c.host.doubtful.Load() || c.lookedUp <= c.hosts.distrusted.Load() {
 		return nil, errInDoubt
 	}
 	if conn, ok := c.Conn.(syscall.Conn); ok {
