@@ -35,7 +35,8 @@
 // retried or cached, one connection to each server is shared by all commands
 // and takes about 0.16 MiB (rueidis' default is 1.4), and a connection that is
 // silent is given up after 1.2 to 1.4 times the timeout of the data source name,
-// 5 seconds if it has none. A shorter one, such as timeout=1s, replaces a broken
+// 5 seconds if it has none. So is one on which a batch takes longer, though its replies
+// come one by one: rueidis' PING is answered behind them. A shorter one, such as timeout=1s, replaces a broken
 // connection sooner; leases should last several times as long. The setting
 // pool_size has no meaning here, and a subscription has a connection of its own.
 //
