@@ -84,33 +84,7 @@ var argsCases = []testCase{
 			k.Errorf("Do changed its arguments to %q", got)
 		}
 	}},
-	{name: "Do/Args/NotKept", run: func(k *kit) {
-		// Calls are given up while they wait behind another one; their slices
-		// are used again. What is written later must not come from them.
-		conn := k.warm(func(c *driver.Config) { c.PoolSize = 1 })
-		poison := k.key("poison")
-		rule := k.wire.On(wire.Match{Name: "GET", Arg: k.key("held")}, wire.HoldReply)
-		held := k.startDo(k.ctx, conn, cmd("GET", k.key("held")))
-		k.await(rule.Happened(), k.time.bound, "the first command has not reached the server")
-		for i := range 3 { // less than the reply timeout altogether
-			ctx, cancel := context.WithTimeout(k.ctx, k.time.short)
-			c := cmd("SET", k.key(fmt.Sprint("s", i)), "value")
-			_, err := k.do(ctx, conn, c)
-			cancel()
-			c.Args[1] = poison
-			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-				k.Errorf("a call that waits behind another gave %v; want the deadline", err)
-			}
-		}
-		rule.Release()
-		k.wait(held, k.time.bound, "the held call")
-		for range 10 {
-			k.must(conn, cmd("GET", k.key("after")))
-		}
-		if n := k.wire.Count(wire.Match{Arg: poison}); n != 0 {
-			k.Errorf("Do kept the argument slice: what it held after Do had returned was written %d times", n)
-		}
-	}},
+	{name: "Do/Args/NotKept", run: func(k *kit) { k.keepsNothing("Do", k.doOne) }},
 	{name: "Do/Keys/Anywhere", run: func(k *kit) {
 		conn := k.open()
 		k.direct("SET", k.key("a"), "1")
@@ -120,6 +94,34 @@ var argsCases = []testCase{
 		k.reply(conn, script("return {KEYS[2], ARGV[1]}", []string{k.key("a"), k.key("b")}, "x"), []any{k.key("b"), "x"})
 		k.reply(conn, driver.Command{Args: []string{"BITOP", "NOT", k.key("c"), k.key("a")}, FirstKey: 2, NumKeys: 2}, int64(1))
 	}},
+}
+
+// keepsNothing gives up calls while they wait behind another one, and uses their slices again.
+// What is written later must not come from them.
+func (k *kit) keepsNothing(what string, call caller) {
+	conn := k.warm(func(c *driver.Config) { c.PoolSize = 1 })
+	poison := k.key("poison")
+	rule := k.wire.On(wire.Match{Name: "GET", Arg: k.key("held")}, wire.HoldReply)
+	held := k.startDo(k.ctx, conn, cmd("GET", k.key("held")))
+	k.await(rule.Happened(), k.time.bound, "the first command has not reached the server")
+	for i := range 3 { // less than the reply timeout altogether
+		ctx, cancel := context.WithTimeout(k.ctx, k.time.short)
+		c := cmd("SET", k.key(fmt.Sprint("s", i)), "value")
+		err := call(ctx, conn, c)[0].Err
+		cancel()
+		c.Args[1] = poison
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			k.Errorf("a call that waits behind another gave %v; want the deadline", err)
+		}
+	}
+	rule.Release()
+	k.wait(held, k.time.bound, "the held call")
+	for range 10 {
+		k.must(conn, cmd("GET", k.key("after")))
+	}
+	if n := k.wire.Count(wire.Match{Arg: poison}); n != 0 {
+		k.Errorf("%s kept the argument slice: what it held after %[1]s had returned was written %d times", what, n)
+	}
 }
 
 // refusesNoName checks that a command without a name, which no server could be asked, is not sent.

@@ -32,6 +32,20 @@ var batchCases = []testCase{
 			k.Errorf("the server executed %d commands; want 100", len(list))
 		}
 	}},
+	{name: "Batch/Order/Many", needs: needs{batcher: true}, run: func(k *kit) {
+		// As many as the core sends at once, where there are connections for parts of them.
+		conn := k.manyConnections()
+		const n = 256
+		for round := range 5 {
+			var cmds []driver.Command
+			for i := range n {
+				cmds = append(cmds, cmd("RPUSH", k.key(fmt.Sprint("list", round)), fmt.Sprint(i)))
+			}
+			for i, r := range k.doBatch(k.ctx, conn, cmds) {
+				k.result(i, r, int64(i+1))
+			}
+		}
+	}},
 	{name: "Batch/Results", needs: needs{batcher: true}, run: func(k *kit) {
 		// Values, nil and errors of their own, in one batch.
 		k.direct("SET", k.key("s"), "text")
@@ -83,6 +97,7 @@ var batchCases = []testCase{
 			k.Errorf("DoBatch changed its commands to %q", got)
 		}
 	}},
+	{name: "Batch/NotKept", needs: needs{batcher: true}, run: func(k *kit) { k.keepsNothing("DoBatch", k.batchOfTwo) }},
 	{name: "Batch/LostReply", needs: needs{batcher: true}, run: func(k *kit) {
 		conn := k.warm()
 		const n, lost = 10, 4
@@ -168,7 +183,22 @@ var batchCases = []testCase{
 	}},
 	{name: "Batch/Recover/ReadOnly", needs: needs{batcher: true}, run: func(k *kit) {
 		// Whichever of its commands is refused.
-		k.leavesFormerMaster("a command of a batch, not the first,", k.lastOfTwo)
+		k.leavesFormerMaster("a command of a batch, not the first,", readOnly, k.lastOfTwo)
+	}},
+	{name: "Batch/Recover/ReadOnly/Script", needs: needs{batcher: true}, run: func(k *kit) {
+		k.leavesFormerMaster("a script in a batch, not the first,", readOnlyInScript, k.lastOfTwo)
+	}},
+	{name: "Batch/Correlation/NestedTypedError", needs: needs{batcher: true}, run: func(k *kit) {
+		// Who takes the rest of the array for the replies to the next commands of the batch has
+		// them all before the last ones have come.
+		k.nestedErrors(func(conn driver.Conn, c driver.Command, own string) driver.Result {
+			late := own + "late"
+			k.wire.On(wire.Match{Name: "ECHO", Arg: late}, wire.Delay(k.time.pause))
+			results := k.doBatch(k.ctx, conn, []driver.Command{c, plain("ECHO", late), plain("ECHO", own)})
+			k.ownResult(results[1], late)
+			k.ownResult(results[2], own)
+			return results[0]
+		})
 	}},
 	{name: "Batch/Close", needs: needs{batcher: true}, run: func(k *kit) {
 		conn := k.warm()

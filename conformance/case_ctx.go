@@ -66,6 +66,20 @@ var ctxCases = []testCase{
 			})
 		}
 	}},
+	{name: "Do/Bounded/PoolExhausted", run: func(k *kit) {
+		// Who waits for a connection does not wait for all who came before.
+		if k.realTime() {
+			k.Skipf("it takes all of the client's timeouts, one after the other")
+		}
+		conn := k.warm(func(c *driver.Config) { c.PoolSize = 1 })
+		k.wire.Partition()
+		k.parallel(6, func(i int) {
+			k.bounded("Do without a deadline in a partition, beside others and with one connection for all,", func() error {
+				_, err := k.do(k.ctx, conn, cmd("INCR", k.key(fmt.Sprint("n", i))))
+				return err
+			})
+		})
+	}},
 	{name: "Do/Bounded/HungDial", run: func(k *kit) {
 		k.wire.HangDials()
 		k.bounded("Connect and Do without a deadline, dialing hangs", func() error { return k.connectAndDo(k.ctx, k.connector(), k.doOne) })

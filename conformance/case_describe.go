@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/golocker/golocker/conformance/wire"
@@ -46,6 +47,38 @@ var describeCases = []testCase{
 			}
 		}
 	}},
+	{name: "Describe/Restart", needs: needs{describer: true}, run: func(k *kit) {
+		// A server that has restarted, or another one under its address, is none that was known.
+		conn := k.warm()
+		for _, id := range []string{"one", "two"} {
+			text := "# Server\r\nrun_id:" + id + "\r\n"
+			rule := k.wire.On(wire.Match{Name: "INFO", Times: -1}, wire.Answer(fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)))
+			if t := k.describe(conn); t.RunID != id {
+				k.Errorf("Describe gave the run id %q; the server says %q by now", t.RunID, id)
+			}
+			rule.Remove()
+		}
+	}},
+	{name: "Describe/Unanswered", needs: needs{describer: true}, run: func(k *kit) {
+		conn := k.warm()
+		k.wire.On(wire.Match{Name: "INFO"}, wire.CutReply)
+		k.notDescribed("its reply lost", conn)
+		k.recovers(conn)
+		k.wire.Refuse(true)
+		k.wire.KillAll()
+		for range 3 { // the first may be for a connection that is gone
+			k.notDescribed("dials refused", conn)
+		}
+		k.wire.Refuse(false)
+		k.recovers(conn)
+		if k.credentials().password != "" {
+			k.refuseHandshakes()
+			k.wire.KillAll()
+			for range 3 {
+				k.notDescribed("AUTH refused", conn)
+			}
+		}
+	}},
 	{name: "Describe/NotNow", needs: needs{describer: true}, run: func(k *kit) {
 		conn := k.warm()
 		for _, reply := range []string{
@@ -84,6 +117,17 @@ func (k *kit) describer(conn driver.Conn) driver.Describer {
 		k.Fatalf("the Conn is no driver.Describer; Harness.Capabilities says it is")
 	}
 	return d
+}
+
+// notDescribed checks that Describe knows when it could not ask.
+func (k *kit) notDescribed(what string, conn driver.Conn) {
+	ctx, cancel := k.within(k.time.bound)
+	defer cancel()
+	t, err := k.describer(conn).Describe(ctx)
+	k.checkText(err)
+	if err == nil {
+		k.Errorf("Describe, %s, gave %+v and no error; want an error", what, t)
+	}
 }
 
 func (k *kit) describe(conn driver.Conn) driver.Topology {

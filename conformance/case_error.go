@@ -25,6 +25,26 @@ var errorCases = []testCase{
 	{name: "Do/Error/Custom", run: func(k *kit) {
 		k.errorReply(k.open(), script("return redis.error_reply('MYCODE with: some detail')", nil), "MYCODE")
 	}},
+	{name: "Do/Error/Code", run: func(k *kit) {
+		// The core decides by it. What a command of a script has met is in the middle of the text
+		// before Redis 7.0, and not every word in capitals is a code.
+		conn := k.warm()
+		for _, reply := range []struct{ code, text string }{
+			{"ERR", "ERR DB index is out of range"},
+			{"OOM", "ERR Error running script (call to f_0123): @user_script:1: @user_script: 1: -OOM command not allowed when used memory > 'maxmemory'."},
+			{"READONLY", "@user_script: 7: -READONLY You can't write against a read only replica."},
+			{"ERR", "@user_script: 7: Wrong number of args calling Redis command From Lua script"},
+		} {
+			rule := k.wire.On(wire.Match{Name: "INCR"}, wire.Answer("-"+reply.text+"\r\n"))
+			_, err := k.do(k.ctx, conn, cmd("INCR", k.key("n")))
+			rule.Remove()
+			k.isReply("INCR", err, reply.code, reply.text)
+		}
+		const unknown, quoted = "ERR unknown command 'INCR'", ", with args beginning with: 'the id of a lease' "
+		k.wire.On(wire.Match{Name: "INCR"}, wire.Answer("-"+unknown+quoted+"\r\n"))
+		_, err := k.do(k.ctx, conn, cmd("INCR", k.key("n")))
+		k.isReply("INCR", err, "ERR", unknown)
+	}},
 	{name: "Do/Error/ThenWorks", run: func(k *kit) {
 		conn := k.open()
 		for range 20 {
@@ -51,6 +71,9 @@ var errorCases = []testCase{
 
 // readOnly is how a server refuses that was the master until a failover.
 const readOnly = "READONLY You can't write against a read only replica."
+
+// readOnlyInScript is how one does before Redis 7.0 to whom a script writes.
+const readOnlyInScript = "ERR Error running script (call to f_0123): @user_script:1: @user_script: 1: -" + readOnly
 
 // transient are the refusals of a server that may think better of it soon, which some clients
 // therefore repeat.

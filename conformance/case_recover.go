@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/golocker/golocker/conformance/wire"
@@ -46,13 +48,17 @@ var recoverCases = []testCase{
 		_, _ = k.do(k.ctx, conn, cmd("GET", k.key("s")))
 		k.recovers(conn)
 	}},
-	{name: "Do/Recover/ReadOnly", run: func(k *kit) { k.leavesFormerMaster("Do", k.doOne) }},
+	{name: "Do/Recover/ReadOnly", run: func(k *kit) { k.leavesFormerMaster("Do", readOnly, k.doOne) }},
+	{name: "Do/Recover/ReadOnly/Script", run: func(k *kit) { k.leavesFormerMaster("Do of a script", readOnlyInScript, k.doOne) }},
 	{name: "Do/Correlation/AbandonedCall", run: func(k *kit) {
 		// The reply to a call that was given up arrives late, when other calls wait for
 		// theirs. None of them gets it; that they succeed is another clause.
 		conn := k.warm()
 		k.abandoned(conn, func(own string) { k.ownReply(conn, own) })
 		k.recovers(conn)
+	}},
+	{name: "Do/Correlation/NestedTypedError", run: func(k *kit) {
+		k.nestedErrors(func(conn driver.Conn, c driver.Command, _ string) driver.Result { return k.doOne(k.ctx, conn, c)[0] })
 	}},
 	{name: "Do/Concurrent/HeldReply", run: func(k *kit) {
 		// While a reply is held back, and its call was given up, others succeed.
@@ -121,11 +127,11 @@ func (k *kit) recovers(conn driver.Conn) {
 // leavesFormerMaster checks that the connection on which a server has said that it only reads
 // is not used again, but for one more call: its address may be a name that leads to the new
 // master by now.
-func (k *kit) leavesFormerMaster(what string, call caller) {
+func (k *kit) leavesFormerMaster(what, refusal string, call caller) {
 	conn := k.warm()
 	refused := cmd("INCR", k.key("n"))
-	k.wire.On(wire.Match{Name: "INCR", Arg: refused.Args[1]}, wire.Answer("-"+readOnly+"\r\n"))
-	k.isReply(what, call(k.ctx, conn, refused)[0].Err, "READONLY", readOnly)
+	k.wire.On(wire.Match{Name: "INCR", Arg: refused.Args[1]}, wire.Answer("-"+refusal+"\r\n"))
+	k.isReply(what, call(k.ctx, conn, refused)[0].Err, "READONLY", refusal)
 	ctx, cancel := k.within(k.time.bound)
 	defer cancel()
 	_ = call(ctx, conn, plain("ECHO", k.prefix+"may fail"))
@@ -170,10 +176,33 @@ func (k *kit) ownReply(conn driver.Conn, own string) {
 	ctx, cancel := k.within(k.time.bound)
 	defer cancel()
 	v, err := k.do(ctx, conn, plain("ECHO", own))
-	if err == nil && v != own {
-		k.never("Do(ECHO %s) = %s: the reply to another command", shorten(own), show(v))
+	k.ownResult(driver.Result{Value: v, Err: err}, own)
+}
+
+// ownResult is ownReply of an ECHO that has been made.
+func (k *kit) ownResult(r driver.Result, own string) {
+	if r.Err == nil && r.Value != own {
+		k.never("ECHO %s gave %s: the reply to another command", shorten(own), show(r.Value))
 	}
-	k.notReplied("ECHO", err)
+	k.notReplied("ECHO", r.Err)
+}
+
+// nestedErrors makes calls whose reply is an array with an error in it that a client may take for
+// the whole reply, and looks who gets the rest of the array.
+func (k *kit) nestedErrors(call func(conn driver.Conn, c driver.Command, own string) driver.Result) {
+	conn := k.warm()
+	for _, text := range slices.Concat(transient, []string{"NOAUTH Authentication required.", "NOPERM no permissions"}) {
+		code, _, _ := strings.Cut(text, " ")
+		r := call(conn, script("return {1, {err=ARGV[1]}, 'b', 'c'}", nil, text), k.prefix+code)
+		k.notReplied("a script that has replied with an array", r.Err) // that the array be told is Do/Reply/NestedError
+		if want := []any{int64(1), driver.NewServerError(text), "b", "c"}; r.Err == nil {
+			k.result(0, r, want)
+		}
+		for i := range 3 {
+			k.ownReply(conn, k.prefix+code+fmt.Sprint(i))
+		}
+	}
+	k.recovers(conn)
 }
 
 // echo checks that a call gets its own reply.

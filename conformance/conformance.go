@@ -1,8 +1,8 @@
 // Package conformance tests a driver of
 // [github.com/golocker/golocker/locker]. It is written for the author of a
 // driver: one call of [Test] runs everything that package
-// [github.com/golocker/golocker/locker/driver] demands, and the name of each
-// subtest is the clause it tests. Whoever uses an existing driver needs nothing
+// [github.com/golocker/golocker/locker/driver] demands at a single server, and the name of each
+// subtest is the clause it tests. Sentinels and a Cluster are for tests of the driver's own. Whoever uses an existing driver needs nothing
 // from here.
 //
 //	func TestConformance(t *testing.T) {
@@ -206,7 +206,7 @@ func (h Harness) validate() error {
 var inexcusable = []string{
 	"Do/LostRequest", "Do/LostReply", "Do/AtMostOnce", "Do/NotSent", "Do/Refused", "Do/Correlation",
 	"Batch/Order", "Batch/LostRequest", "Batch/LostReply", "Batch/NotSent", "Batch/Refused",
-	"Batch/Transient", "Batch/Close", "Batch/Concurrent",
+	"Batch/Transient", "Batch/Close", "Batch/Concurrent", "Batch/Correlation",
 	"Config/DB", "Close/NotSent",
 }
 

@@ -50,6 +50,7 @@ func TestInexcusable(t *testing.T) {
 		"Do/Correlation/ConcurrentAbandoned", "Do/Refused/Handshake", "Batch/LostReply", "Batch/LostRequest", "Batch/Refused", "Batch/Concurrent",
 		"Batch/LostReply/Large", "Batch/LostRequest/Large", "Batch/Transient", "Batch/Close",
 		"Config/DB/Refused", "Close/NotSent",
+		"Do/Correlation/NestedTypedError", "Batch/Correlation/NestedTypedError",
 	} {
 		require.ErrorContains(t, excuse("", name).Err(), "cannot be a known deviation", name)
 	}

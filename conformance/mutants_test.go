@@ -78,6 +78,8 @@ var mutants = []mutant{
 	{"value-beside-error", `Do/Error/ERR Do/Error/NOSCRIPT Do/Error/WRONGTYPE Do/Error/Custom Do/Error/ThenWorks`},
 	{"strips-ERR", `Do/Error/ERR Batch/Results`},
 	{"unknown-code-is-ERR", `Do/Error/Custom Do/Error/ThenWorks Do/Error/Transient Batch/Results`},
+	{"code-is-first-word", `Do/Error/Code`},
+	{"word-in-capitals-is-code", `Do/Error/Code`},
 	{"error-reply-loses-slot", `Do/Error/ThenWorks`},
 	{"resends-transient", `Do/Error/Transient`},
 
@@ -134,6 +136,8 @@ var mutants = []mutant{
 	{"stale-write-deadline", `Do/StaleDeadline Do/StalledWrite/Bounded Batch/StalledWrite`},
 	{"no-dial-timeout", `Do/Bounded/BlackHole Do/Bounded/HungDial`},
 	{"handshake-replies-have-no-timeout", `Do/Bounded/HungHandshake`},
+	{"no-pool-timeout", `Do/Bounded/PoolExhausted`},
+	{"pool-timeout-is-ctx-error", `Do/Bounded/PoolExhausted`},
 	{"redials-for-ever", `Do/Bounded/BlackHole Do/Bounded/HungDial Do/Bounded/Refused Close/WhileDialing`},
 
 	// Recovery and correlation.
@@ -145,6 +149,9 @@ var mutants = []mutant{
 		Do/Correlation/ConcurrentAbandoned Batch/Ctx/InFlight`},
 	{"keeps-former-master", `Do/Recover/ReadOnly Batch/Recover/ReadOnly`},
 	{"sees-former-master-in-first-reply", `Batch/Recover/ReadOnly`},
+	{"knows-former-master-by-first-word", `Do/Recover/ReadOnly/Script Batch/Recover/ReadOnly/Script`},
+	{"array-ends-at-error", `Do/Correlation/NestedTypedError Batch/Correlation/NestedTypedError`},
+	{"array-ends-at-error-in-batch", `Batch/Correlation/NestedTypedError`},
 	{"abandoned-leaks-slot", `Do/Concurrent/HeldReply Do/Concurrent/Abandoned`},
 	{"pool-fails-when-busy", `Do/Ctx/PoolExhausted Do/Correlation/Concurrent Do/Concurrent/Counter Batch/Concurrent`},
 	{"breaker-stays-open", `Do/Recover/Refused Subscribe/Outage`},
@@ -182,6 +189,8 @@ var mutants = []mutant{
 	{"batch-ignores-ctx", `Batch/Ctx/InFlight`},
 	{"batch-waits-without-ctx", `Batch/Ctx/HungDial/Deadline Batch/Ctx/HungDial/Cancel Batch/Ctx/PoolExhausted`},
 	{"batch-in-parallel", `Batch/Order `},
+	{"batch-in-parts", `Batch/Order/Many`},
+	{"batch-keeps-args", `Batch/NotKept`},
 	{"batch-limit", `Batch/Thousand`},
 	{"batch-panics-when-empty", `Batch/Empty`},
 	{"batch-resends", `Batch/LostReply Batch/LostReply/Large Batch/LostRequest Batch/Bounded`},
@@ -235,14 +244,16 @@ var mutants = []mutant{
 	// Describe.
 	{"describe-fails-when-refused", `Describe/Refused`},
 	{"describe-takes-not-now-for-never", `Describe/NotNow`},
+	{"describe-asks-once", `Describe/Restart`},
 	{"describe-invents-run-id", `Describe/RunID Describe/Refused`},
 	{"describe-says-cluster", `Describe/Mode`},
-	{"describe-swallows-errors", `Close/Describe Describe/Ctx`},
+	{"describe-swallows-errors", `Close/Describe Describe/Ctx Describe/Unanswered`},
 }
 
 // realMutants are found by cases that need a real server.
 var realMutants = []mutant{
 	{"nested-types-are-kept", `Do/Reply/Typed`},
+	{"verbatim-keeps-format", `Do/Reply/Typed`},
 	{"sub-ignores-refusal", `Subscribe/NoPerm`},
 }
 

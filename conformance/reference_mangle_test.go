@@ -56,6 +56,12 @@ func (c *refConn) mangles(frame []byte, v driver.Value) driver.Result {
 			if !slices.Contains([]string{"ERR", "NOSCRIPT", "WRONGTYPE"}, e.Code) {
 				e.Code = "ERR"
 			}
+		case "code-is-first-word":
+			e.Code, _, _ = strings.Cut(e.Message, " ")
+		case "word-in-capitals-is-code":
+			if word, _, _ := strings.Cut(strings.TrimPrefix(e.Message, "ERR "), " "); strings.ToUpper(word) == word {
+				e.Code = word
+			}
 		case "value-beside-error":
 			return driver.Result{Value: e.Message, Err: e}
 		}
@@ -152,6 +158,10 @@ func (c *refConn) mangles(frame []byte, v driver.Value) driver.Result {
 				}
 				return v
 			})
+		}
+	case "verbatim-keeps-format":
+		if frame[0] == '=' {
+			v = "txt:" + v.(string)
 		}
 	case "replies-are-UTF8":
 		v = each(v, func(v any) any {

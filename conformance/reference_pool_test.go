@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -82,6 +83,9 @@ func (c *refConn) demoted(results []driver.Result) bool {
 	}
 	return slices.ContainsFunc(results, func(r driver.Result) bool {
 		e, ok := errors.AsType[*driver.ServerError](r.Err)
+		if c.bug == "knows-former-master-by-first-word" {
+			return ok && strings.HasPrefix(e.Message, "READONLY ")
+		}
 		return ok && e.Code == "READONLY"
 	})
 }
@@ -153,6 +157,13 @@ func (c *refConn) pipeline(ctx context.Context, l *link, cmds []driver.Command) 
 		if err != nil {
 			return fail(i, err)
 		}
+		if c.bug == "array-ends-at-error" || c.bug == "array-ends-at-error-in-batch" && len(cmds) > 1 {
+			if code, rest := endsAtError(frame); rest != nil {
+				l.r = bufio.NewReader(io.MultiReader(bytes.NewReader(rest), l.r))
+				results[i].Err = fmt.Errorf("reference: there is a %s in it", code)
+				continue
+			}
+		}
 		v, err := resp.Parse(frame)
 		if err != nil {
 			return fail(i, err)
@@ -160,6 +171,20 @@ func (c *refConn) pipeline(ctx context.Context, l *link, cmds []driver.Command) 
 		results[i] = c.mangles(frame, v)
 	}
 	return results, false
+}
+
+// endsAtError returns what is left of an array behind an error in it that has a type of its own.
+func endsAtError(frame []byte) (code string, rest []byte) {
+	head, rest, found := bytes.Cut(frame, []byte("\r\n-"))
+	if !found || head[0] != '*' {
+		return "", nil
+	}
+	line, rest, _ := bytes.Cut(rest, []byte("\r\n"))
+	code, _, _ = strings.Cut(string(line), " ")
+	if !slices.Contains([]string{"OOM", "READONLY", "LOADING"}, code) {
+		return "", nil
+	}
+	return code, rest
 }
 
 // arm sets the deadline for the next reply, unless ctx has ended.
@@ -234,8 +259,19 @@ func (c *refConn) acquire(ctx context.Context) (l *link, fresh bool, err error) 
 			return nil, false, errors.New("reference: no connection is free")
 		}
 	}
+	patience := time.NewTimer(c.cfg.Timeout)
+	defer patience.Stop()
+	switch c.bug {
+	case "no-pool-timeout", "pool-ignores-ctx":
+		patience.Stop()
+	}
 	select {
 	case c.slots <- struct{}{}:
+	case <-patience.C:
+		if c.bug == "pool-timeout-is-ctx-error" {
+			return nil, false, context.DeadlineExceeded
+		}
+		return nil, false, errors.New("reference: no connection is free in time")
 	case <-wait:
 		if c.bug == "cancel-beside-close-panics" {
 			time.Sleep(time.Millisecond) // within which Close comes

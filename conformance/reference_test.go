@@ -163,6 +163,8 @@ type refConn struct {
 	tripped bool                   // bug "breaker-stays-open"
 	calls   sync.WaitGroup         // bug "close-waits"
 	one     sync.Mutex             // bugs "holds-mutex" and "close-hangs-in-mutex"
+
+	described driver.Value // bug "describe-asks-once"
 }
 
 // A link is one network connection.
@@ -216,7 +218,8 @@ func (c *refConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, err
 	}
 	switch c.bug {
 	case "keeps-args":
-		return c.doLater(ctx, cmd)
+		r := c.later(ctx, []driver.Command{cmd})[0]
+		return r.Value, r.Err
 	case "sends-after-close":
 		return c.doBeyondClose(ctx, cmd)
 	}
@@ -254,19 +257,19 @@ func (c *refConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, err
 	return r.Value, r.Err
 }
 
-// doLater returns when ctx ends and sends the command all the same, when a
+// later returns when ctx ends and sends the commands all the same, when a
 // connection is free.
-func (c *refConn) doLater(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+func (c *refConn) later(ctx context.Context, cmds []driver.Command) []driver.Result {
 	if err := ctx.Err(); err != nil {
-		return nil, driver.NotSent(err)
+		return failAll(len(cmds), driver.NotSent(err))
 	}
-	done := make(chan driver.Result, 1)
-	go func() { done <- c.exchange(context.WithoutCancel(ctx), []driver.Command{cmd})[0] }()
+	done := make(chan []driver.Result, 1)
+	go func() { done <- c.exchange(context.WithoutCancel(ctx), cmds) }()
 	select {
-	case r := <-done:
-		return r.Value, r.Err
+	case results := <-done:
+		return results
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return failAll(len(cmds), ctx.Err())
 	}
 }
 
@@ -292,6 +295,13 @@ func (c *refConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.R
 		}
 	case "batch-has-one-too-many":
 		return append(c.exchange(ctx, cmds), driver.Result{})
+	case "batch-keeps-args":
+		return c.later(ctx, cmds)
+	case "batch-in-parts":
+		if len(cmds) > 128 { // the second one may be faster
+			last := c.exchange(ctx, cmds[128:])
+			return append(c.exchange(ctx, cmds[:128]), last...)
+		}
 	case "batch-that-fails-is-nil":
 		results := c.exchange(ctx, cmds)
 		for _, r := range results {
@@ -391,6 +401,15 @@ func (c *refConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.R
 
 func (c *refConn) Describe(ctx context.Context) (driver.Topology, error) {
 	r := c.exchange(ctx, []driver.Command{{Args: []string{"INFO", "server"}}})[0]
+	if c.bug == "describe-asks-once" {
+		c.mu.Lock()
+		if c.described == nil && r.Err == nil {
+			c.described = r.Value
+		} else if r.Err == nil {
+			r.Value = c.described
+		}
+		c.mu.Unlock()
+	}
 	t := driver.Topology{Mode: driver.ModeSingle}
 	switch c.bug {
 	case "describe-says-cluster":

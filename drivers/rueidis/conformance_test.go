@@ -54,7 +54,9 @@ func TestConformanceWrapped(t *testing.T) {
 // a wrapped client keeps.
 var staying = []conformance.Deviation{
 	{Case: "Do/Recover/ReadOnly", Link: formerMaster, Why: "the connections of a wrapped client are the application's"},
+	{Case: "Do/Recover/ReadOnly/Script", Link: formerMaster, Why: "the connections of a wrapped client are the application's"},
 	{Case: "Batch/Recover/ReadOnly", Link: formerMaster, Why: "the connections of a wrapped client are the application's"},
+	{Case: "Batch/Recover/ReadOnly/Script", Link: formerMaster, Why: "the connections of a wrapped client are the application's"},
 }
 
 const formerMaster = "https://pkg.go.dev/github.com/golocker/golocker/drivers/rueidis#hdr-A_name_that_leads_to_the_master"

@@ -83,6 +83,8 @@
 //
 // # Proof
 //
-// Package github.com/golocker/golocker/conformance tests all of the above and
-// the locks on top of it; the names of its cases are the clauses of this page.
+// Package github.com/golocker/golocker/conformance tests all of the above at a single
+// server, and the locks on top of it; the names of its cases are the clauses of this page.
+// What a driver does with Sentinels and in a Cluster is for tests of its own; docs/writing-a-driver.md
+// says what they should ask.
 package driver
