@@ -22,13 +22,19 @@ var capabilityCases = []testCase{
 		_, found.Batcher = conn.(driver.Batcher)
 		_, found.Subscriber = conn.(driver.Subscriber)
 		_, found.Describer = conn.(driver.Describer)
-		if found != k.h.Capabilities {
-			k.Errorf("the Conn has %+v; Harness.Capabilities says %+v", found, k.h.Capabilities)
-		}
 		c := k.startDo(ctx, conn, plain("ECHO", k.prefix))
 		k.wait(c, k.time.bound+k.time.slack, "the first command")
 		if !c.panicked {
 			k.reachable("the first command", c.err)
+		}
+		if found.Subscriber {
+			found.Listener = k.h.Capabilities.Listener // unless a Subscription shows otherwise
+			if sub, err := k.subscription(ctx, conn); err == nil {
+				_, found.Listener = sub.(driver.Listener)
+			}
+		}
+		if found != k.h.Capabilities {
+			k.Errorf("the Conn has %+v; Harness.Capabilities says %+v", found, k.h.Capabilities)
 		}
 	}},
 }

@@ -21,6 +21,7 @@ func allCases() []testCase {
 		subscribeCases,
 		subscribeCtxCases,
 		subscribeFaultCases,
+		listenCases,
 		describeCases,
 		lockCases,
 		reentrantCases,

@@ -8,7 +8,7 @@
 //	func TestConformance(t *testing.T) {
 //		conformance.Test(t, conformance.Harness{
 //			Open:         mydriver.Driver{}.OpenConnector,
-//			Capabilities: conformance.Capabilities{Batcher: true, Subscriber: true},
+//			Capabilities: conformance.Capabilities{Batcher: true, Subscriber: true, Listener: true},
 //		})
 //	}
 //
@@ -69,8 +69,8 @@ type Harness struct {
 	// Open makes a connector, usually the method OpenConnector of a Driver.
 	Open func(driver.Config) (driver.Connector, error)
 
-	// Capabilities are the optional interfaces of the driver's Conns. They must
-	// equal those found: a Conn that grows or loses one fails.
+	// Capabilities are the optional interfaces of the driver's Conns and of what they
+	// give. They must equal those found: a Conn that grows or loses one fails.
 	Capabilities Capabilities
 
 	// Known lists the cases that are expected to fail. Those of which one lock with two
@@ -84,12 +84,16 @@ type Harness struct {
 	TCPOnly bool
 }
 
-// Capabilities are the optional interfaces of a [driver.Conn].
+// Capabilities are the optional interfaces of a [driver.Conn] and of its Subscriptions.
 type Capabilities struct {
 	// Each tells whether the Conns have the interface of that name in package driver.
 	Batcher    bool
 	Subscriber bool
 	Describer  bool
+
+	// Listener tells whether the Subscriptions of the Conns have it. Those of package
+	// pubsub do.
+	Listener bool
 }
 
 // A Deviation is a case that is expected to fail.

@@ -15,7 +15,7 @@ import (
 func harness(b bug) conformance.Harness {
 	return conformance.Harness{
 		Open:         refDriver{bug: b}.OpenConnector,
-		Capabilities: conformance.Capabilities{Batcher: true, Subscriber: true, Describer: true},
+		Capabilities: conformance.Capabilities{Batcher: true, Subscriber: true, Listener: true, Describer: true},
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func Example() {
 	harness := conformance.Harness{
 		Open:         refDriver{}.OpenConnector,
-		Capabilities: conformance.Capabilities{Batcher: true, Subscriber: true, Describer: true},
+		Capabilities: conformance.Capabilities{Batcher: true, Subscriber: true, Listener: true, Describer: true},
 	}
 
 	_ = func(t *testing.T) { // func TestConformance(t *testing.T)

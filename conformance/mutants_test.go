@@ -21,6 +21,7 @@ type mutant struct {
 var mutants = []mutant{
 	// Opening and connecting.
 	{"hides-batcher", `Capabilities/Declared`},
+	{"hides-listener", `Capabilities/Declared`},
 	{"open-dials", `Connector/NoIO`},
 	{"no-driver", `Connector/Driver`},
 	{"connect-remembers-error", `Connector/ConnectAgain`},
@@ -223,6 +224,13 @@ var mutants = []mutant{
 		Subscribe/Ctx/Receive Subscribe/Quiet Subscribe/Outage Subscribe/Ctx/Add Subscribe/Ctx/Remove
 		Subscribe/Ctx/HungDial`},
 	{"sub-is-shared", `Subscribe/Two`},
+	{"sub-listen-ends-with-nil", `Subscribe/Ctx/Listen`},
+	{"sub-listen-forgets-what-was-before", `Subscribe/Listen Subscribe/Ctx/NoLoss/Listen`},
+	{"sub-listen-hears-no-gap", `Subscribe/Listen Subscribe/Ctx/NoLoss/Listen`},
+	{"sub-listen-hears-on", `Subscribe/Ctx/Listen Subscribe/Ctx/NoLoss/Listen`},
+	{"sub-listen-ignores-ctx", `Subscribe/Ctx/Listen Subscribe/Ctx/NoLoss/Listen`},
+	{"sub-listen-loses-at-its-end", `Subscribe/Ctx/NoLoss/Listen`},
+	{"sub-listen-outlives-close", `Subscribe/Close/Listen`},
 	{"sub-never-pings", `Subscribe/BlackHole Subscribe/BlackHole/Idle`},
 	{"sub-unwatched-while-adding", `Subscribe/BlackHole/Add`},
 	{"sub-never-reconnects", `

@@ -22,8 +22,8 @@ type testCase struct {
 
 // needs says where a case can run.
 type needs struct {
-	batcher, subscriber, describer bool
-	realServer                     bool // miniredis lacks the feature
+	batcher, subscriber, listener, describer bool
+	realServer                               bool // miniredis lacks the feature
 }
 
 type suite struct {
@@ -157,6 +157,8 @@ func (s *suite) missing(c testCase) string {
 		return "the driver has no Batcher"
 	case n.subscriber && !has.Subscriber:
 		return "the driver has no Subscriber"
+	case n.listener && !has.Listener:
+		return "the driver has no Listener"
 	case n.describer && !has.Describer:
 		return "the driver has no Describer"
 	case n.realServer && s.o.addr == "":

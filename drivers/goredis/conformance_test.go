@@ -14,7 +14,7 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-var capabilities = conformance.Capabilities{Batcher: true, Subscriber: true, Describer: true}
+var capabilities = conformance.Capabilities{Batcher: true, Subscriber: true, Listener: true, Describer: true}
 
 func TestConformance(t *testing.T) {
 	conformance.Test(t, conformance.Harness{

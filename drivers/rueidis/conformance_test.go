@@ -15,7 +15,7 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-var capabilities = conformance.Capabilities{Batcher: true, Subscriber: true, Describer: true}
+var capabilities = conformance.Capabilities{Batcher: true, Subscriber: true, Listener: true, Describer: true}
 
 // pipelined are the cases that ask for a second connection when a reply is held
 // back on the first one.

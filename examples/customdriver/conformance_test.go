@@ -8,7 +8,7 @@ import (
 	"github.com/golocker/golocker/internal/servertest"
 )
 
-var allCapabilities = conformance.Capabilities{Batcher: true, Subscriber: true, Describer: true}
+var allCapabilities = conformance.Capabilities{Batcher: true, Subscriber: true, Listener: true, Describer: true}
 
 func TestConformance(t *testing.T) {
 	conformance.Test(t, conformance.Harness{
