@@ -31,6 +31,53 @@ var subscribeCases = []testCase{
 			k.Errorf("Add gave %v", add.err)
 		}
 	}},
+	{name: "Subscribe/Ack/Concurrent", needs: needs{subscriber: true}, run: func(k *kit) {
+		// An Add of a channel for which another Add still waits has to wait, too.
+		sub := k.subscribe(k.open(), k.channel("a"))
+		ch := k.channel("b")
+		rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: ch}, wire.HoldRequest)
+		ctx, cancel := k.within(k.time.settle)
+		defer cancel()
+		add := func() (driver.Value, error) { return nil, sub.Add(ctx, ch) }
+		first := k.background(add)
+		k.await(rule.Happened(), k.time.bound, "SUBSCRIBE has not reached the wire")
+		second := k.background(add)
+		select {
+		case <-first.done:
+			k.Errorf("Add returned %v before the acknowledgement", first.err)
+		case <-second.done:
+			k.Errorf("Add of a channel for which another Add still waits returned %v before the acknowledgement", second.err)
+		case <-time.After(k.time.short):
+		}
+		rule.Release()
+		for _, c := range []*call{first, second} {
+			k.wait(c, k.time.settle, "Add of a channel that two add")
+			if c.err != nil {
+				k.Errorf("Add of a channel that two add gave %v", c.err)
+			}
+		}
+		k.publish(ch, "x")
+		k.receive(sub, ch, "x")
+	}},
+	{name: "Subscribe/Ack/Each", needs: needs{subscriber: true}, run: func(k *kit) {
+		// Of two channels the server acknowledges each; Add waits for both.
+		sub := k.subscribe(k.open())
+		rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: k.channel("b")}, wire.HoldLast)
+		ctx, cancel := k.within(k.time.settle)
+		defer cancel()
+		add := k.background(func() (driver.Value, error) { return nil, sub.Add(ctx, k.channel("a"), k.channel("b")) })
+		k.await(rule.Happened(), k.time.bound, "SUBSCRIBE has not reached the server")
+		select {
+		case <-add.done:
+			k.Errorf("Add of two channels returned %v when the server had acknowledged one", add.err)
+		case <-time.After(k.time.short):
+		}
+		rule.Release()
+		k.wait(add, k.time.slack, "Add whose acknowledgements have arrived")
+		if add.err != nil {
+			k.Errorf("Add gave %v", add.err)
+		}
+	}},
 	{name: "Subscribe/Message", needs: needs{subscriber: true}, run: func(k *kit) {
 		sub := k.subscribe(k.open(), k.channel("a"))
 		for i := range 20 {
@@ -193,6 +240,14 @@ var subscribeCases = []testCase{
 		k.receive(a, k.channel("x"), "both")
 		k.receive(b, k.channel("x"), "both")
 		_ = k.shut(a)
+		k.publish(k.channel("x"), "the other")
+		k.receive(b, k.channel("x"), "the other")
+	}},
+	{name: "Subscribe/Two/Remove", needs: needs{subscriber: true}, run: func(k *kit) {
+		// What one removes the other keeps.
+		conn := k.open()
+		a, b := k.subscribe(conn, k.channel("x")), k.subscribe(conn, k.channel("x"))
+		k.remove(a, k.channel("x"))
 		k.publish(k.channel("x"), "the other")
 		k.receive(b, k.channel("x"), "the other")
 	}},

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -77,6 +78,33 @@ var subscribeCtxCases = []testCase{
 				}
 			}
 			k.receive(sub, k.channel("a"), fmt.Sprint(i))
+		}
+	}},
+	{name: "Subscribe/Ctx/NoLoss/Gap", needs: needs{subscriber: true}, run: func(k *kit) {
+		// The gap comes while Receives are given up; it comes out of the next.
+		sub := k.subscribe(k.open(), k.channel("a"))
+		ended, cancel := context.WithCancel(k.ctx)
+		cancel()
+		for round := range 5 {
+			k.wire.KillAll()
+			told := false
+			k.eventually(k.time.settle, func() bool {
+				restored := k.acknowledged("a") > round+1
+				if restored {
+					time.Sleep(k.time.pause) // the gap is there now
+				}
+				ctx, cancel := k.within(time.Millisecond)
+				defer cancel()
+				if round%2 == 0 {
+					ctx = ended
+				}
+				_, err := sub.Receive(ctx)
+				told = errors.Is(err, driver.ErrGap)
+				return restored || told
+			})
+			if !told {
+				k.gap(sub, k.time.settle)
+			}
 		}
 	}},
 	{name: "Subscribe/Close", needs: needs{subscriber: true}, run: func(k *kit) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/golocker/golocker/conformance/wire"
@@ -101,6 +103,24 @@ var subscribeFaultCases = []testCase{
 		k.gap(sub, k.time.settle)
 		k.delivers(sub, "a", "b")
 	}},
+	{name: "Subscribe/Gap/Refused", needs: needs{subscriber: true}, run: func(k *kit) {
+		// The server refuses to subscribe again, once: that is no acknowledgement, and no reason
+		// to forget the channels.
+		sub := k.subscribe(k.open(), k.channel("a"), k.channel("b"))
+		k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: k.channel("a")}, wire.Answer("-ERR not now\r\n"))
+		k.wire.KillAll()
+		k.restored(sub, k.time.settle, "a", "b")
+	}},
+	{name: "Subscribe/Gap/Twice", needs: needs{subscriber: true}, run: func(k *kit) {
+		// The connection breaks again before the channels are subscribed again.
+		sub := k.subscribe(k.open(), k.channel("a"), k.channel("b"))
+		rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: k.channel("a"), Times: 2}, wire.CutRequest)
+		k.wire.KillAll()
+		k.restored(sub, k.time.settle, "a", "b")
+		if n := rule.Applied(); n != 2 {
+			k.Errorf("the gap came after %d connections of 2 that break", n)
+		}
+	}},
 	{name: "Subscribe/BlackHole", needs: needs{subscriber: true}, run: func(k *kit) {
 		// The connection swallows everything and stays open; new ones work.
 		sub := k.subscribe(k.open(), k.channel("a"))
@@ -133,6 +153,39 @@ var subscribeFaultCases = []testCase{
 		if add.err == nil {
 			k.delivers(sub, "a", "b")
 		}
+	}},
+	{name: "Subscribe/BlackHole/Resubscribe", needs: needs{subscriber: true}, run: func(k *kit) {
+		// The connection dies while the channels are subscribed again.
+		if k.realTime() {
+			k.Skipf("a silent connection takes up to %v in real time; see Subscribe/BlackHole", maxSilence)
+		}
+		sub := k.subscribe(k.open(), k.channel("a"))
+		k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: k.channel("a")}, wire.BlackHole)
+		k.wire.KillAll()
+		k.restored(sub, maxSilence+k.time.dial+k.time.slack, "a")
+	}},
+	{name: "Subscribe/HungDial", needs: needs{subscriber: true}, run: func(k *kit) {
+		// The packets of one dial vanish: it never gets a connection, and the next one does.
+		if k.realTime() {
+			k.Skipf("a listener cannot let one dial hang and not the next")
+		}
+		var hang atomic.Bool
+		hangs := make(chan struct{})
+		sub := k.subscribe(k.open(func(c *driver.Config) {
+			dial := c.Dial
+			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if !hang.CompareAndSwap(true, false) {
+					return dial(ctx, network, addr)
+				}
+				close(hangs)
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		}), k.channel("a"))
+		hang.Store(true)
+		k.wire.KillAll()
+		k.await(hangs, k.time.settle, "the Subscription does not reconnect")
+		k.restored(sub, k.time.dial+k.time.settle, "a")
 	}},
 	{name: "Subscribe/HungHandshake", needs: needs{subscriber: true}, run: func(k *kit) {
 		// A server that accepts connections and says nothing is there when the Subscription

@@ -206,10 +206,13 @@ var mutants = []mutant{
 	{"sub-add-without-ack", `
 		Subscribe/Ack Subscribe/AtOnce Subscribe/Message Subscribe/Ctx/Add
 		Subscribe/Ctx/HungDial Subscribe/Close/Add`},
+	{"sub-add-waits-for-one-ack", `Subscribe/Ack/Each`},
+	{"sub-added-already-needs-no-ack", `Subscribe/Ack/Concurrent`},
 	{"sub-adds-first-only", `Subscribe/AddSeveral Subscribe/Remove Subscribe/Gap/AllChannels Subscribe/Ctx/Remove`},
 	{"sub-close-leaves-connection", `Subscribe/OneConnection Subscribe/ConnClose Subscribe/Close/Outage`},
 	{"sub-close-leaves-waiters", `Subscribe/Close Subscribe/ConnClose Subscribe/Close/Add`},
 	{"sub-close-twice-fails", `Subscribe/Close`},
+	{"sub-dial-has-no-timeout", `Subscribe/HungDial`},
 	{"sub-dies-with-ctx", `Subscribe/OutlivesItsCtx`},
 	{"sub-drops-when-unread", `Subscribe/Message Subscribe/WithoutReceive`},
 	{"sub-drops-above-500", `Subscribe/Flood`},
@@ -220,6 +223,8 @@ var mutants = []mutant{
 	{"sub-forgets-channels", `
 		Subscribe/Gap Subscribe/Gap/AllChannels Subscribe/Gap/Unread Subscribe/Gap/DuringAdd Subscribe/BlackHole
 		Subscribe/BlackHole/Idle Subscribe/Outage`},
+	{"sub-forgets-what-is-refused", `Subscribe/Gap/Refused`},
+	{"sub-forgets-what-was-not-restored", `Subscribe/Gap/Twice`},
 	{"sub-ignores-ctx", `
 		Subscribe/Ctx/Receive Subscribe/Quiet Subscribe/Outage Subscribe/Ctx/Add Subscribe/Ctx/Remove
 		Subscribe/Ctx/HungDial`},
@@ -233,6 +238,7 @@ var mutants = []mutant{
 	{"sub-listen-outlives-close", `Subscribe/Close/Listen`},
 	{"sub-never-pings", `Subscribe/BlackHole Subscribe/BlackHole/Idle`},
 	{"sub-unwatched-while-adding", `Subscribe/BlackHole/Add`},
+	{"sub-unwatched-while-restoring", `Subscribe/BlackHole/Resubscribe`},
 	{"sub-never-reconnects", `
 		Subscribe/Gap Subscribe/Gap/AllChannels Subscribe/Gap/Unread Subscribe/Gap/DuringAdd Subscribe/BlackHole
 		Subscribe/BlackHole/Idle Subscribe/Outage`},
@@ -242,10 +248,12 @@ var mutants = []mutant{
 	{"sub-reads-in-receive", `Subscribe/WithoutReceive Subscribe/Gap/Unread`},
 	{"publish-counts-nothing", `Subscribe/Count`},
 	{"sub-receive-loses", `Subscribe/Ctx/NoLoss`},
+	{"sub-receive-loses-gap", `Subscribe/Ctx/NoLoss/Gap`},
 	{"sub-receive-polls", `Subscribe/Waiting Subscribe/Close`},
 	{"sub-remove-does-nothing", `Subscribe/Remove Subscribe/ConcurrentAdd Subscribe/Ctx/Remove`},
 	{"sub-remove-unknown-fails", `Subscribe/RemoveUnknown`},
 	{"sub-remove-without-ack", `Subscribe/Ctx/Remove`},
+	{"sub-removes-from-all", `Subscribe/Two/Remove`},
 	{"sub-restores-one", `Subscribe/Gap/AllChannels Subscribe/Gap/DuringAdd`},
 	{"sub-trims-payload", `Subscribe/Binary`},
 

@@ -330,7 +330,7 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 	if c.bug == "dial-ignores-ctx" {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if c.bug != "no-dial-timeout" {
+	if c.bug != "no-dial-timeout" && !(sub && c.bug == "sub-dial-has-no-timeout") {
 		limit := c.cfg.DialTimeout
 		if c.bug == "dial-timeout-ignored" {
 			limit = driver.DefaultDialTimeout

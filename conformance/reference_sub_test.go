@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +27,7 @@ type refSub struct {
 	acked   map[string]bool // on the connection of now
 	link    *link           // nil while there is none
 	sent    [][]string      // SUBSCRIBE commands without an answer
+	again   bool            // the first of them subscribes to all channels again
 	refused map[string]error
 	queue   []any     // driver.Message or error
 	hear    func(any) // takes what the queue would get, while somebody listens
@@ -79,20 +82,27 @@ func (s *refSub) run() {
 	for first := true; s.ctx.Err() == nil; first = false {
 		l, err := s.conn.dialFor(s.ctx, true)
 		if err != nil {
-			select {
-			case <-time.After(200 * time.Millisecond):
-			case <-s.ctx.Done():
-			}
+			s.pause()
 			continue
 		}
 		stop := context.AfterFunc(s.ctx, func() { _ = l.Close() })
 		s.up(l, first)
-		s.read(l, first)
+		refused := s.read(l, first)
 		stop()
-		s.down(l)
+		s.down(l, first)
+		if refused {
+			s.pause()
+		}
 		if s.has("sub-never-reconnects") {
 			<-s.ctx.Done()
 		}
+	}
+}
+
+func (s *refSub) pause() {
+	select {
+	case <-time.After(200 * time.Millisecond):
+	case <-s.ctx.Done():
 	}
 }
 
@@ -112,18 +122,22 @@ func (s *refSub) up(l *link, first bool) {
 	}
 	if len(all) > 0 {
 		s.send("SUBSCRIBE", all)
+		s.again = !first
 	}
 	s.broadcast()
 }
 
-func (s *refSub) down(l *link) {
+func (s *refSub) down(l *link, first bool) {
 	_ = l.Close()
 	s.conn.mu.Lock()
 	delete(s.conn.live, l)
 	s.conn.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.link, s.sent = nil, nil
+	s.link, s.sent, s.again = nil, nil, false
+	if !first && s.has("sub-forgets-what-was-not-restored") {
+		maps.DeleteFunc(s.want, func(ch string, _ bool) bool { return !s.acked[ch] })
+	}
 	clear(s.acked)
 	if s.has("sub-gap-at-loss") && !s.closed {
 		s.queue = append(s.queue, driver.ErrGap)
@@ -139,7 +153,9 @@ func (s *refSub) send(name string, channels []string) {
 	_, _ = s.link.Write(resp.AppendCommand(nil, append([]string{name}, channels...)...))
 }
 
-func (s *refSub) read(l *link, first bool) {
+// read reads until the connection is broken, or of no use as the server refuses to
+// subscribe again.
+func (s *refSub) read(l *link, first bool) (refused bool) {
 	gap := !first
 	for pinged := false; ; {
 		if gap && (s.restored() || s.has("sub-gap-too-early")) {
@@ -152,7 +168,7 @@ func (s *refSub) read(l *link, first bool) {
 			s.waitForReceiver()
 		}
 		switch {
-		case s.has("sub-unwatched-while-adding") && s.due():
+		case s.has("sub-unwatched-while-adding") && s.due(), s.has("sub-unwatched-while-restoring") && !first && !s.restored():
 			_ = l.SetReadDeadline(time.Time{})
 		case !s.has("sub-never-pings"):
 			_ = l.SetReadDeadline(time.Now().Add(pingEvery))
@@ -168,11 +184,11 @@ func (s *refSub) read(l *link, first bool) {
 			s.mu.Unlock()
 			continue
 		case err != nil:
-			return
+			return false
 		}
 		pinged = false
-		if v, err := resp.Parse(frame); err == nil {
-			s.handle(v)
+		if v, err := resp.Parse(frame); err == nil && s.handle(v) {
+			return true
 		}
 	}
 }
@@ -226,10 +242,14 @@ func (s *refSub) push(entry any) {
 	s.broadcast()
 }
 
-func (s *refSub) handle(v any) {
+// handle reports whether the server refuses to subscribe again.
+func (s *refSub) handle(v any) (refused bool) {
 	if e, ok := v.(*driver.ServerError); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if s.again && !s.has("sub-forgets-what-is-refused") {
+			return true
+		}
 		if len(s.sent) > 0 {
 			for _, ch := range s.sent[0] {
 				s.refused[ch] = e
@@ -238,11 +258,11 @@ func (s *refSub) handle(v any) {
 			s.sent = s.sent[1:]
 		}
 		s.broadcast()
-		return
+		return false
 	}
 	list, _ := v.([]any)
 	if len(list) != 3 {
-		return
+		return false
 	}
 	channel, _ := list[1].(string)
 	switch list[0] {
@@ -253,11 +273,11 @@ func (s *refSub) handle(v any) {
 			m.Payload = strings.TrimSpace(strings.ReplaceAll(m.Payload, "\x00", ""))
 		case "sub-drops-when-unread":
 			if s.unread() >= 10 {
-				return
+				return false
 			}
 		case "sub-drops-above-500":
 			if s.unread() >= 500 {
-				return
+				return false
 			}
 		}
 		s.push(m)
@@ -266,15 +286,17 @@ func (s *refSub) handle(v any) {
 		defer s.mu.Unlock()
 		s.acked[channel] = list[0] == "subscribe"
 		if len(s.sent) > 0 && list[0] == "subscribe" && channel == s.sent[0][len(s.sent[0])-1] {
-			s.sent = s.sent[1:]
+			s.sent, s.again = s.sent[1:], false
 		}
 		s.broadcast()
 	}
+	return false
 }
 
 func (s *refSub) Add(ctx context.Context, channels ...string) error {
 	s.mu.Lock()
 	var missing []string
+	trusted := map[string]bool{} // bug "sub-added-already-needs-no-ack"
 	for _, ch := range channels {
 		if s.want[ch] && s.has("sub-add-twice-fails") {
 			s.mu.Unlock()
@@ -282,6 +304,10 @@ func (s *refSub) Add(ctx context.Context, channels ...string) error {
 		}
 		if s.has("sub-adds-first-only") && len(missing) > 0 {
 			break
+		}
+		if s.want[ch] && s.has("sub-added-already-needs-no-ack") {
+			trusted[ch] = true
+			continue
 		}
 		s.want[ch] = true
 		delete(s.refused, ch)
@@ -309,8 +335,11 @@ func (s *refSub) Add(ctx context.Context, channels ...string) error {
 			} else if err != nil {
 				return true, nil
 			}
-			if !s.acked[ch] {
+			if !s.acked[ch] && !trusted[ch] {
 				return false, nil
+			}
+			if s.has("sub-add-waits-for-one-ack") {
+				break
 			}
 		}
 		return true, nil
@@ -318,6 +347,20 @@ func (s *refSub) Add(ctx context.Context, channels ...string) error {
 }
 
 func (s *refSub) Remove(ctx context.Context, channels ...string) error {
+	if s.has("sub-removes-from-all") {
+		s.conn.mu.Lock()
+		live := slices.Collect(maps.Keys(s.conn.live))
+		s.conn.mu.Unlock()
+		for _, l := range live {
+			if other, ok := l.(*refSub); ok && other != s {
+				_ = other.remove(ctx, channels)
+			}
+		}
+	}
+	return s.remove(ctx, channels)
+}
+
+func (s *refSub) remove(ctx context.Context, channels []string) error {
 	s.mu.Lock()
 	var known []string
 	for _, ch := range channels {
@@ -388,6 +431,13 @@ func (s *refSub) Receive(ctx context.Context) (driver.Message, error) {
 	if s.has("sub-receive-loses") && ctx.Err() != nil {
 		s.mu.Lock()
 		_, _ = pop()
+		s.mu.Unlock()
+	}
+	if s.has("sub-receive-loses-gap") && ctx.Err() != nil {
+		s.mu.Lock()
+		if len(s.queue) > 0 && s.queue[0] == driver.ErrGap {
+			_, _ = pop()
+		}
 		s.mu.Unlock()
 	}
 	if s.has("sub-receive-polls") {

@@ -107,6 +107,17 @@ func (k *kit) gap(sub driver.Subscription, within time.Duration) {
 	}
 }
 
+// restored waits for ErrGap, when each of the channels has to be subscribed again.
+func (k *kit) restored(sub driver.Subscription, within time.Duration, names ...string) {
+	k.gap(sub, within)
+	for _, name := range names {
+		if k.publish(k.channel(name), "x") == 0 {
+			k.Fatalf("Receive gave the gap, and nobody is subscribed to channel %q; waiters miss what is published there", name)
+		}
+	}
+	k.delivers(sub, names...)
+}
+
 // acknowledged returns how many SUBSCRIBEs for a channel were answered.
 func (k *kit) acknowledged(name string) int {
 	n := 0

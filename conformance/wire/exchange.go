@@ -96,7 +96,10 @@ func (c *conn) reply(frame []byte) {
 	}
 	req := x.request
 	x.frames--
-	if x.frames == 0 || frame[0] == '-' {
+	if frame[0] == '-' {
+		x.frames = 0 // a refusal is all there is
+	}
+	if x.frames == 0 {
 		c.inflight = c.inflight[1:]
 		defer c.flushAnswers()
 	}
@@ -108,7 +111,7 @@ func (c *conn) reply(frame []byte) {
 		req.Passed = true
 		w.mu.Unlock()
 	}}
-	if x.rule != nil {
+	if x.rule != nil && (x.rule.action.kind != holdLast || x.frames == 0) {
 		defer x.rule.done()
 		switch x.rule.action.kind {
 		case cutReply:
@@ -120,7 +123,7 @@ func (c *conn) reply(frame []byte) {
 			c.muteDown = true
 		case silence:
 			c.muteDown = true
-		case holdReply:
+		case holdReply, holdLast:
 			it.gate = x.rule.released
 		case delayReply:
 			it.delay = x.rule.action.delay

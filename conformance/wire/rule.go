@@ -47,6 +47,7 @@ const (
 	blackHole
 	holdRequest
 	holdReply
+	holdLast
 	delayReply
 	duplicate
 	answer
@@ -72,6 +73,9 @@ var (
 	HoldRequest = Action{kind: holdRequest}
 	// HoldReply passes the request on and keeps the reply until Release.
 	HoldReply = Action{kind: holdReply}
+	// HoldLast is HoldReply, but of a reply in several parts, as SUBSCRIBE of several
+	// channels has, all but the last pass.
+	HoldLast = Action{kind: holdLast}
 	// Duplicate passes the request on twice. The server executes it twice, the
 	// client gets the first reply only.
 	Duplicate = Action{kind: duplicate}

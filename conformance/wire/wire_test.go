@@ -519,6 +519,32 @@ func TestHoldSubscribe(t *testing.T) {
 	})
 }
 
+func TestHoldLast(t *testing.T) {
+	bubble(t, func(t *testing.T, w *wire.Wire, m *miniredis.Miniredis) {
+		r := w.On(wire.Match{Name: "SUBSCRIBE", Arg: "b"}, wire.HoldLast)
+		c := dial(t, w)
+		assert.Equal(t, []any{"subscribe", "a", int64(1)}, c.do(t, "SUBSCRIBE", "a", "b"))
+		happened(t, r)
+		c.silent(t)
+		r.Release()
+		v, err := c.read()
+		require.NoError(t, err)
+		assert.Equal(t, []any{"subscribe", "b", int64(2)}, v)
+		assert.Equal(t, []any{"subscribe", "c", int64(3)}, c.do(t, "SUBSCRIBE", "c"))
+
+		// A reply in one part is held as a whole, and so is a refusal.
+		for _, args := range [][]string{{"SUBSCRIBE", "d"}, {"SUBSCRIBE"}} {
+			r = w.On(wire.Match{Name: "SUBSCRIBE"}, wire.HoldLast)
+			c.send(t, args...)
+			happened(t, r)
+			c.silent(t)
+			r.Release()
+			_, err = c.read()
+			require.NoError(t, err)
+		}
+	})
+}
+
 func TestNotTheProtocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := miniredis.NewMiniRedis()
