@@ -209,6 +209,20 @@ func (h *hub) refresh(s *slot) {
 	}
 }
 
+// released wakes those who wait for a lock that this client has released, if no message will.
+func (h *hub) released(m *Mutex) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.up > 0 {
+		return
+	}
+	for _, s := range h.slots {
+		if s.mutex.keys.record == m.keys.record {
+			s.wake(wakeUp{hint: true})
+		}
+	}
+}
+
 // listens tells whether messages arrive, as far as is known.
 func (h *hub) listens() bool {
 	h.mu.Lock()

@@ -9,7 +9,8 @@ import (
 // come, and after it whoever stands first, is the leader: it alone asks the server and
 // has a place in the queue there, for all of them. The tenure that it is granted then
 // passes along the line, from each holder to the next, without the server, for as
-// long as the [turn] lasts.
+// long as the [turn] lasts. If that is over while somebody holds the lock still, the
+// next leader takes its place in the queue meanwhile, before whoever comes later.
 //
 // A line exists while it is led or holds a tenure; nobody stands in it otherwise.
 type line struct {
@@ -21,6 +22,7 @@ type line struct {
 	led    bool    // somebody asks the server, or has been called to
 	behind bool    // others wait at the server, so that to ask without a place is in vain
 	tenure *tenure // that the line holds; nil if none
+	past   *tenure // that it held before, while its leader has not been told more
 	// attempt is what a leader that gave up has left to the next, with its place in
 	// the queue. Only who leads uses it.
 	attempt *attempt
@@ -128,7 +130,7 @@ func (s *lines) end(ln *line) {
 	default:
 		delete(s.byRecord, record)
 	}
-	ln.mutex, ln.other, ln.attempt, ln.behind, ln.reason = nil, nil, nil, false, nil
+	ln.mutex, ln.other, ln.attempt, ln.behind, ln.reason, ln.past = nil, nil, nil, false, nil, nil
 	if len(s.idle) < maxSpares {
 		s.idle = append(s.idle, ln)
 	}
@@ -159,8 +161,21 @@ func (s *lines) close() {
 func (ln *line) hold(t *tenure) (waited bool) {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
-	ln.led, ln.attempt, ln.reason, ln.tenure = false, nil, nil, t
+	ln.led, ln.attempt, ln.reason, ln.tenure, ln.past = false, nil, nil, t, nil
 	return ln.first != nil
+}
+
+// waits tells whether somebody stands in line for t to be passed on.
+func (ln *line) waits(t *tenure) bool {
+	ln.lines.mu.Lock()
+	defer ln.lines.mu.Unlock()
+	return ln.passes(t)
+}
+
+// passes tells whether t goes to who stands first. It does not once somebody leads again: it
+// came before, and has its place at the server. It needs the mutex of lines.
+func (ln *line) passes(t *tenure) bool {
+	return ln.tenure == t && !ln.led && ln.first != nil
 }
 
 // next takes the first out of the line, for t to be passed on to; nil if there is none. It
@@ -168,21 +183,57 @@ func (ln *line) hold(t *tenure) (waited bool) {
 func (ln *line) next(t *tenure) *waiter {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
-	if ln.tenure != t || ln.first == nil {
+	if !ln.passes(t) {
 		return nil
 	}
 	return ln.pop()
 }
 
-// vacate ends the line's holding of t, which is lost or was released. behind tells
-// that others wait at the server.
-func (ln *line) vacate(t *tenure, behind bool) {
+// precede makes who stands first the leader while t is held, which is not passed on any more:
+// its place in the queue is before those who come to the server from now on.
+func (ln *line) precede(t *tenure) {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
-	if ln.tenure == t {
-		ln.tenure, ln.behind = nil, behind
+	if ln.passes(t) {
+		ln.behind = true
 		ln.callLeader()
 	}
+}
+
+// vacate ends the line's holding of t, which is lost or was released. behind tells
+// that others wait at the server. led tells that somebody asks it already.
+func (ln *line) vacate(t *tenure, behind bool) (led bool) {
+	ln.lines.mu.Lock()
+	defer ln.lines.mu.Unlock()
+	if ln.tenure != t {
+		return false
+	}
+	if ln.tenure = nil; ln.reason == nil {
+		ln.past = t
+	}
+	if ln.led {
+		return true
+	}
+	ln.behind = behind
+	ln.callLeader()
+	return false
+}
+
+// lead returns what the leader goes on with: the attempt of an earlier one, or else whether others
+// wait at the server, and what has been in the way, or nil.
+func (ln *line) lead() (a *attempt, behind bool, inTheWay *tenure) {
+	ln.lines.mu.Lock()
+	defer ln.lines.mu.Unlock()
+	return ln.attempt, ln.behind, ln.inTheWay()
+}
+
+// inTheWay returns the tenure that whoever stands in line has had to wait for; nil if there is
+// none, or the leader knows more. It needs the mutex of lines.
+func (ln *line) inTheWay() *tenure {
+	if ln.tenure != nil {
+		return ln.tenure
+	}
+	return ln.past
 }
 
 // resign ends the leading of a caller that gives up. It leaves a, which may be nil, to
@@ -191,7 +242,9 @@ func (ln *line) resign(a *attempt) bool {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
 	ln.attempt = a
-	ln.callLeader()
+	if ln.callLeader(); !ln.led {
+		ln.attempt = nil
+	}
 	return ln.led
 }
 
@@ -208,17 +261,18 @@ func (ln *line) fail(err error) {
 func (ln *line) note(reason error) {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
-	ln.reason = reason
+	ln.reason, ln.past = reason, nil
 }
 
-// callLeader makes the first in line its leader, and ends the line if there is none. It
-// needs the mutex of lines, as do the methods below.
+// callLeader makes the first in line its leader. It ends the line if there is none, unless it
+// holds a tenure. It needs the mutex of lines, as do the methods below.
 func (ln *line) callLeader() {
-	if ln.led = ln.first != nil; ln.led {
+	switch ln.led = ln.first != nil; {
+	case ln.led:
 		ln.pop().called <- struct{}{}
-		return
+	case ln.tenure == nil:
+		ln.lines.end(ln)
 	}
-	ln.lines.end(ln)
 }
 
 func (ln *line) turnAway(err error) {

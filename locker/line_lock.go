@@ -110,11 +110,23 @@ func (m *Mutex) calledWithoutToken(ctx context.Context, lease *Lease, begun time
 		taken = true
 		return lease, nil
 	case ctx.Err() != nil, errors.Is(err, ErrClosed):
-		return nil, waitError(ctx, m.name, unanswered(ctx, begun), begun)
+		return nil, waitError(ctx, m.name, lease.whyWithoutToken(ctx, begun), begun)
 	case errors.Is(err, ErrLost):
 		return nil, nil
 	}
 	return nil, err
+}
+
+// whyWithoutToken says why the caller, who wanted the lock since begun, gave up waiting for it.
+func (l *Lease) whyWithoutToken(ctx context.Context, begun time.Time) error {
+	t := l.tenure
+	t.mu.Lock()
+	heard := t.heardSince(begun)
+	t.mu.Unlock()
+	if heard {
+		return t.lockedSince(begun)
+	}
+	return unanswered(ctx, begun)
 }
 
 // giveBack is Unlock in the background, of a lease that nobody has had.
@@ -128,7 +140,7 @@ func (l *Lease) giveBack() {
 // has left, so that its place in the queue is kept. met tells that the caller has stood in line
 // before.
 func (m *Mutex) lead(ctx context.Context, ln *line, begun time.Time, met bool) (lease *Lease, err error) {
-	a := ln.attempt
+	a, behind, inTheWay := ln.lead()
 	forAll := false // err would meet everybody in the line
 	defer func() {  // also where the driver or ctx panics: the next one leads then
 		switch {
@@ -143,11 +155,17 @@ func (m *Mutex) lead(ctx context.Context, ln *line, begun time.Time, met bool) (
 		}
 	}()
 	if a == nil {
+		var reason error
+		if inTheWay != nil {
+			reason = inTheWay.lockedSince(begun)
+		}
 		if a, err = m.begin(ctx, Owner{}); err == nil {
-			a.line = ln
-			if ln.behind {
+			a.line, a.reason = ln, reason
+			if behind {
 				a.queueUp(ctx)
 			}
+		} else if ctx.Err() != nil {
+			err = waitError(ctx, m.name, reason, begun)
 		}
 	}
 	if err == nil {

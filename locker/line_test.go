@@ -316,23 +316,110 @@ func TestPassingGoesOnUntilAFarServerAnswers(t *testing.T) {
 	})
 }
 
-// Who holds a lock for long gives it back to the server, where order is kept.
+// Who holds a lock for long gives it back to the server, where order is kept of all who wait,
+// also of those of its own client.
 func TestLongHoldsGoByTheServer(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": nil, "fenced": {Fenced()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m, other := f.client(t).Mutex("k", opts...), f.client(t).Mutex("k", opts...)
+				lease := granted(background(t, m))
+				var order []<-chan *Lease
+				for range 3 {
+					order = append(order, background(t, m))
+					time.Sleep(2 * hearTime)
+					order = append(order, background(t, other))
+					time.Sleep(time.Second)
+				}
+				s, err := m.client.Inspect(t.Context(), "k")
+				require.NoError(t, err)
+				assert.Equal(t, 2, s.Waiters, "one of each client")
+				for i, next := range order {
+					require.NoError(t, lease.Unlock(t.Context()))
+					lease = granted(next)
+					require.NotNil(t, lease, "number %d", i)
+					time.Sleep(time.Second)
+				}
+				require.NoError(t, lease.Unlock(t.Context()))
+				assert.False(t, f.Exists("k"))
+				assert.Empty(t, m.client.lines.byRecord)
+			})
+		})
+	}
+}
+
+// It is not later for that where no message tells who waits.
+func TestLongHoldsArePassedOnAtOnceWithoutMessages(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		f.noPubSub = true
+		m := f.client(t).Mutex("k")
+		lease := granted(background(t, m))
+		order := inLine(t, m, 5)
+		for i, next := range order {
+			time.Sleep(time.Second)
+			require.NoError(t, lease.Unlock(t.Context()))
+			lease = granted(next)
+			require.NotNil(t, lease, "number %d", i)
+		}
+	})
+}
+
+// Who waits at the server for a line, and gives up, leaves the lock to be passed on once more.
+func TestWhoGivesUpBehindALongHoldLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		m := f.client(t).Mutex("k")
-		lease, err := m.Lock(t.Context())
-		require.NoError(t, err)
-		mine := background(t, m)
-		time.Sleep(time.Second)
-		theirs := background(t, f.client(t).Mutex("k"))
-		time.Sleep(time.Second)
+		lease := granted(background(t, m))
+		for range 3 {
+			gaveUp := lockEnds(within(t, time.Second), m)
+			assert.ErrorIs(t, <-gaveUp, ErrLocked)
+			synctest.Wait()
+			assert.Zero(t, f.waiters(t, m))
+		}
+		leaves, next := lockEnds(within(t, time.Second), m), background(t, m)
+		assert.ErrorIs(t, <-leaves, ErrLocked)
+		synctest.Wait()
+		assert.Equal(t, 1, f.waiters(t, m), "who comes next has the place")
 		require.NoError(t, lease.Unlock(t.Context()))
-		assert.Nil(t, granted(mine))
-		lease = granted(theirs)
-		require.NotNil(t, lease, "it waited at the server")
+		lease = granted(next)
+		require.NotNil(t, lease)
 		require.NoError(t, lease.Unlock(t.Context()))
-		assert.NotNil(t, granted(mine))
+		assert.Empty(t, m.client.lines.byRecord)
 	})
+}
+
+// A lock that was held by this client while one waited is no outage, though the server had not been
+// asked who holds it then.
+func TestWaitBehindTheOwnClientIsNoOutage(t *testing.T) {
+	const trip = 10 * time.Millisecond // there and back
+	for name, opts := range map[string][]Option{"mutex": nil, "fenced": {Fenced()}} {
+		for _, hold := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 15 * time.Millisecond, 85 * time.Millisecond} {
+			t.Run(name+", held for "+hold.String(), func(t *testing.T) {
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					m, other := f.client(t).Mutex("k", opts...), f.client(t).Mutex("k", opts...)
+					lease := granted(background(t, m))
+					theirs := background(t, other)
+					f.set(func() {
+						f.before = func(context.Context, driver.Command) error { time.Sleep(trip / 2); return nil }
+						f.after = f.before
+					})
+					var ends []<-chan error
+					for left := trip + time.Millisecond; left < hold+3*trip; left += time.Millisecond {
+						end, ctx := make(chan error, 1), within(t, left)
+						go func() { end <- m.Do(ctx, func(context.Context) error { return nil }) }()
+						ends = append(ends, end)
+						synctest.Wait()
+					}
+					time.Sleep(hold)
+					require.NoError(t, lease.Unlock(t.Context()))
+					for i, end := range ends {
+						assert.NotErrorIs(t, <-end, ErrUnavailable, "within %v", trip+time.Duration(i+1)*time.Millisecond)
+					}
+					f.heal()
+					require.NoError(t, (<-theirs).Unlock(t.Context()))
+				})
+			})
+		}
+	}
 }
 
 func TestPlaceAtTheServerIsTheLinesOwn(t *testing.T) {
@@ -409,11 +496,21 @@ func TestWaiterInLineTellsWhoHolds(t *testing.T) {
 		c := f.client(t, Label("me"))
 		held, err := c.Mutex("k", Metadata("job")).Lock(t.Context())
 		require.NoError(t, err)
-		_, err = c.Mutex("k", Metadata("job"), WaitTimeout(time.Second)).Lock(t.Context())
-		assert.ErrorIs(t, err, ErrWaitTimeout)
-		locked, ok := errors.AsType[*LockedError](err)
-		require.True(t, ok, "%v", err)
-		assert.Equal(t, Holder{Mode: Exclusive, Holds: 1, Label: "me", Metadata: "job", Remaining: DefaultTTL - time.Second, leases: fingerprint(held.tenure.id)}, locked.Holder)
+		waits := c.Mutex("k", Metadata("job"), WaitTimeout(time.Second))
+		told := func(err error) Holder {
+			assert.ErrorIs(t, err, ErrWaitTimeout)
+			locked, ok := errors.AsType[*LockedError](err)
+			require.True(t, ok, "%v", err)
+			return locked.Holder
+		}
+		atServer, inLine := lockEnds(t.Context(), waits), lockEnds(t.Context(), waits)
+		first, second := told(<-atServer), told(<-inLine)
+		want := Holder{Mode: Exclusive, Holds: 1, Label: "me", Metadata: "job", Remaining: DefaultTTL - time.Second, leases: fingerprint(held.tenure.id)}
+		for _, got := range []Holder{first, second} {
+			assert.InDelta(t, want.Remaining, got.Remaining, float64(time.Second), "as of when the server was asked last")
+			got.Remaining = want.Remaining
+			assert.Equal(t, want, got)
+		}
 		require.NoError(t, held.Unlock(t.Context()))
 	})
 }

@@ -17,7 +17,7 @@ type waiter struct {
 	standing   bool // in the line still
 	left       bool // without being called
 	prev, next *waiter
-	inTheWay   *tenure // that the line held when w left it; nil if none
+	inTheWay   *tenure // of the line, when w left it; nil if none
 	reason     error   // of the leader at that time
 }
 
@@ -36,10 +36,12 @@ func (w *waiter) leave() {
 
 // why says why w did not have the lock when it left the line at the end of ctx.
 func (w *waiter) why(ctx context.Context) error {
-	switch {
-	case w.inTheWay != nil:
-		return w.inTheWay.locked()
-	case w.reason != nil:
+	if w.inTheWay != nil {
+		if locked := w.inTheWay.lockedSince(w.begun); locked != nil {
+			return locked
+		}
+	}
+	if w.reason != nil {
 		return w.reason
 	}
 	return unanswered(ctx, w.begun) // as its leader was
@@ -85,5 +87,5 @@ func (ln *line) remove(w *waiter) {
 		ln.last = w.prev
 	}
 	w.standing, w.prev, w.next = false, nil, nil
-	w.inTheWay, w.reason = ln.tenure, ln.reason
+	w.inTheWay, w.reason = ln.inTheWay(), ln.reason
 }

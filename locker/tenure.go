@@ -46,7 +46,8 @@ type tenure struct {
 	renewed   chan struct{} // closed when all these have ended, if somebody waits for that
 	asked     time.Duration // the TTL that the renewal asks for
 	begun     time.Time
-	turn      *turn // in which it is passed on; nil before anybody has stood in line for it
+	heardAt   time.Time // when the server has last spoken of it, after it was begun; for its line
+	turn      *turn     // in which it is passed on; nil before anybody has stood in line for it
 
 	releasing bool          // a release is in progress
 	gone      chan struct{} // closed when it ends, if somebody waits for that
@@ -172,8 +173,17 @@ func (t *tenure) lose(reason error) {
 
 // vacate lets those who stand in line ask the server again. It needs t.mu.
 func (t *tenure) vacate() {
-	if t.line != nil {
-		t.line.vacate(t, t.turn != nil && t.turn.others)
+	if t.line == nil {
+		return
+	}
+	if t.turn != nil && t.turn.alarm != nil {
+		t.turn.alarm.Stop()
+	}
+	if t.released || t.outcome != nil {
+		t.heardAt = time.Now()
+	}
+	if t.line.vacate(t, t.turn != nil && t.turn.others) {
+		t.client.hub.released(t.mutex)
 	}
 }
 

@@ -19,6 +19,7 @@ type turn struct {
 	heard  time.Time     // until when the last answer is good
 	others bool          // wait, said the answer
 	failed error         // why there was none
+	alarm  *time.Timer   // rings when the turn may be over; nil if it never was
 
 	// used is the last fencing token that was given out, and reserved the last one
 	// that may be.
@@ -127,7 +128,40 @@ func (t *tenure) lineForms() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.held != nil {
-		t.keepAsking(time.Now())
+		now := time.Now()
+		t.keepAsking(now)
+		t.watchTurn(now)
+	}
+}
+
+// watchTurn has the line asked to precede the end of the tenure once it is not passed on any
+// more. The end of a request that is in flight does so, too. It needs t.mu.
+func (t *tenure) watchTurn(now time.Time) {
+	turn := t.turn
+	if turn.asking != nil {
+		return
+	}
+	over := t.begun.Add(turnTime)
+	if !turn.others && turn.heard.After(over) {
+		over = turn.heard
+	}
+	if left := over.Sub(now); turn.alarm == nil {
+		turn.alarm = time.AfterFunc(left, t.turnEnds)
+	} else {
+		turn.alarm.Reset(left)
+	}
+}
+
+// turnEnds is called when the turn may be over.
+func (t *tenure) turnEnds() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch now := time.Now(); {
+	case t.held == nil || t.turn.asking != nil || !t.line.waits(t):
+	case t.passable(now):
+		t.watchTurn(now)
+	default:
+		t.line.precede(t)
 	}
 }
 
@@ -164,11 +198,14 @@ func (t *tenure) inquire(c call) {
 	}
 	if t.turn.failed = err; err == nil {
 		heard := time.Now()
-		t.turn.others, t.turn.heard = others, heard.Add(hearTime+heard.Sub(sent))
+		t.heardAt, t.turn.others, t.turn.heard = heard, others, heard.Add(hearTime+heard.Sub(sent))
 		t.turn.reserved = max(t.turn.reserved, reserved)
 	} else if errors.Is(err, ErrNotHeld) {
 		t.lose(err)
 		t.plan()
+	}
+	if t.held != nil {
+		t.watchTurn(time.Now())
 	}
 }
 
@@ -238,13 +275,25 @@ func (t *tenure) reserve(ctx context.Context, l *Lease) error {
 	return t.client.sleep(ctx, retryPause(t.mutex.ttl))
 }
 
-// locked says that the tenure is in the way of somebody else.
-func (t *tenure) locked() *LockedError {
+// heardSince tells whether the server has said anything of the tenure since then. It needs t.mu.
+func (t *tenure) heardSince(then time.Time) bool {
+	return t.begun.After(then) || t.heardAt.After(then)
+}
+
+// lockedSince says that the tenure has been in the way of who wanted the lock since begun. It is
+// nil where it is over, and the server has said nothing since begun.
+func (t *tenure) lockedSince(begun time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lease := fingerprint(t.id)
+	if t.held == nil && !t.heardSince(begun) {
+		return nil
+	}
+	lease, left := fingerprint(t.id), time.Duration(0)
+	if !t.released {
+		left = max(time.Until(t.lapse), 0)
+	}
 	return &LockedError{Name: t.mutex.name, by: lease, Holder: Holder{
 		Mode: t.mode.public(), Holds: 1, Token: t.token, Label: t.client.cfg.label, Metadata: t.mutex.cfg.metadata,
-		Remaining: max(time.Until(t.lapse), 0), leases: lease,
+		Remaining: left, leases: lease,
 	}}
 }
