@@ -11,21 +11,36 @@ type holding struct {
 
 // holdings are the tenures of a client that their owners may re-enter without
 // asking the server. A tenure is in it from its grant until it is over; one without
-// an owner never is. Where an owner has several tenures of a kind, it is the latest.
+// an owner never is.
 //
-// A reader has the token of the last writer. So a fenced tenure for reading is not in it
-// where its owner may have written since it was granted.
+// An owner that has re-entered a lock by asking the server has several tenures of a
+// kind. It re-enters the first: that with the largest token, and of those the latest.
+// When that is over the next one is the first.
 type holdings struct {
 	mu      sync.Mutex
-	tenures map[holding]*tenure
-	reading map[string]reading // by record
+	tenures map[holding]*tenure // the first of each; the others follow by outer
+	tokens  map[string]known    // by record, of locks that are fenced
 }
 
-// A reading is there while attempts ask for a lock that is fenced, to read. Their grants may
-// arrive later than that of a writer who came after them.
-type reading struct {
-	asking int
-	wrote  Token // the largest of a writer that was granted the lock meanwhile
+// known is what a client knows of a lock's tokens. A tenure with a smaller one than the
+// largest is not re-entered: what its owner may have written since would have that refused.
+type known struct {
+	uses    int   // tenures, and attempts whose grants may arrive later than others
+	largest Token // of what was granted meanwhile
+}
+
+// use counts what uses the lock, and notes a token that was granted. It needs h.mu.
+func (h *holdings) use(record string, by int, token Token) {
+	k := h.tokens[record]
+	if k.uses += by; k.uses == 0 {
+		delete(h.tokens, record)
+		return
+	}
+	k.largest = max(k.largest, token)
+	if h.tokens == nil {
+		h.tokens = map[string]known{}
+	}
+	h.tokens[record] = k
 }
 
 // asks counts the attempts that ask the server for m: by 1 before, by -1 when the tenure has
@@ -36,22 +51,25 @@ func (h *holdings) asks(m *Mutex, by int) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.reading[m.keys.record]
-	if r.asking += by; r.asking == 0 {
-		delete(h.reading, m.keys.record)
-		return
-	}
-	if h.reading == nil {
-		h.reading = map[string]reading{}
-	}
-	h.reading[m.keys.record] = r
+	h.use(m.keys.record, by, 0)
 }
 
 // find returns the tenure to [tenure.join], or nil. It may be over by then.
+//
+// A reader has the token of the last writer, which may be its owner on another client, where
+// the owner is one of all processes: that asks. On a quorum readers have no token.
 func (h *holdings) find(m *Mutex, o Owner) *tenure {
+	tokens := m.cfg.fenced && (m.mode != modeRead || m.client.quorum == nil)
+	if tokens && m.mode == modeRead && !isID(o.name) {
+		return nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.tenures[holding{m.keys.record, o.name, m.mode}]
+	t := h.tenures[holding{m.keys.record, o.name, m.mode}]
+	if t != nil && tokens && t.token < h.tokens[m.keys.record].largest {
+		return nil
+	}
+	return t
 }
 
 // add needs t.mu, so that a tenure that is over cannot get in.
@@ -65,28 +83,21 @@ func (h *holdings) add(t *tenure) {
 		h.tenures = map[holding]*tenure{}
 	}
 	k := t.holding()
-	r, read := h.reading[k.record]
-	if t.outdated(r.wrote) {
-		return
+	if t.mutex.cfg.fenced {
+		h.use(k.record, 1, t.token)
 	}
-	h.tenures[k] = t
-	if k.mode == modeWrite && t.token > 0 {
-		// What is read from now on is what this writer wrote, and needs its token.
-		if read {
-			r.wrote = max(r.wrote, t.token)
-			h.reading[k.record] = r
+	if first := h.tenures[k]; first == nil || first.token <= t.token {
+		t.outer, h.tenures[k] = first, t
+	} else { // its grant was overtaken
+		at := first
+		for at.outer != nil && at.outer.token > t.token {
+			at = at.outer
 		}
-		k.mode = modeRead
-		delete(h.tenures, k)
+		t.inner, t.outer, at.outer = at, at.outer, t
 	}
-}
-
-// outdated tells whether the owner of a tenure for reading may have written since it was
-// granted: on this client, or on another, where the owner is one of all processes. On a
-// quorum readers have no token.
-func (t *tenure) outdated(wrote Token) bool {
-	fenced := t.mode == modeRead && t.mutex.cfg.fenced && t.client.quorum == nil
-	return fenced && (t.token < wrote || !isID(t.owner))
+	if t.outer != nil {
+		t.outer.inner = t
+	}
 }
 
 func (h *holdings) remove(t *tenure) {
@@ -95,8 +106,22 @@ func (h *holdings) remove(t *tenure) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if k := t.holding(); h.tenures[k] == t {
+	switch k := t.holding(); {
+	case t.inner != nil:
+		t.inner.outer = t.outer
+	case h.tenures[k] != t: // it is not to be re-entered
+		return
+	case t.outer != nil:
+		h.tenures[k] = t.outer
+	default:
 		delete(h.tenures, k)
+	}
+	if t.outer != nil {
+		t.outer.inner = t.inner
+	}
+	t.inner, t.outer = nil, nil
+	if t.mutex.cfg.fenced {
+		h.use(t.mutex.keys.record, -1, 0)
 	}
 }
 

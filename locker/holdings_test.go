@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -200,6 +202,47 @@ func TestHoldingsKeepTheLatestAndForgetAll(t *testing.T) {
 	})
 }
 
+// In whatever order the grants of an owner arrive and end, it re-enters the latest of those
+// with the largest token, and none with a smaller one than it has had meanwhile.
+func TestReentryIsOfTheLargestToken(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		m := c.Mutex("k", Reentrant(), Fenced())
+		found := func() *tenure { return c.holdings.find(m, Owner{name: "me"}) }
+		r := rand.New(rand.NewPCG(1, 2))
+		for range 1000 {
+			var held []*tenure // by token, then by arrival, the one to re-enter last
+			largest := Token(0)
+			for steps := 10; steps > 0 || len(held) > 0; steps-- {
+				if steps > 0 && r.IntN(3) > 0 {
+					tn := newLease(m, grant{id: newID(), token: Token(1 + r.IntN(4)), owner: "me", sent: now(), ttl: DefaultTTL}).tenure
+					largest = max(largest, tn.token)
+					at := slices.IndexFunc(held, func(other *tenure) bool { return other.token > tn.token })
+					if at < 0 {
+						at = len(held)
+					}
+					held = slices.Insert(held, at, tn)
+					c.holdings.add(tn)
+				} else if len(held) > 0 {
+					at := r.IntN(len(held))
+					c.holdings.remove(held[at])
+					c.holdings.remove(held[at]) // no harm
+					held = slices.Delete(held, at, at+1)
+				}
+				var want *tenure
+				if len(held) == 0 {
+					largest = 0
+				} else if last := held[len(held)-1]; last.token == largest {
+					want = last
+				}
+				require.Same(t, want, found())
+			}
+			require.Empty(t, c.holdings.tenures)
+			require.Empty(t, c.holdings.tokens)
+		}
+	})
+}
+
 // A reader who writes and reads on has read what it wrote: the new lease has the
 // writer's token, although the older one is still there.
 func TestReadingAfterWritingHasTheWritersToken(t *testing.T) {
@@ -256,15 +299,20 @@ func TestReadersHaveTheTokenOfAWriterWhoseGrantHasOvertakenOne(t *testing.T) {
 						return nil
 					}
 				})
-				early := background(t, read)
+				asked := background(t, read)
+				var early *Lease
 				w, r := writes(t, read, write, func() {
 					close(answer)
-					require.NotNil(t, granted(early))
+					early = granted(asked)
+					require.NotNil(t, early)
 				})
 				assert.Equal(t, w.Token(), r.Token())
 				again := must(t, read)
 				assert.Same(t, r.tenure, again.tenure, "this one is up to date")
-				assert.Empty(t, c.holdings.reading, "nothing is kept that is of no use any more")
+				for _, l := range []*Lease{w, r, again, early} {
+					require.NoError(t, l.Unlock(t.Context()))
+				}
+				assert.Empty(t, c.holdings.tokens, "nothing is kept that is of no use any more")
 			})
 		})
 	}

@@ -65,18 +65,33 @@ func TestServerLooksForAnOwnersHoldsWhenItComesAndSeldomThen(t *testing.T) {
 }
 
 // An owner that waits twice, with a writer in between, has the lock once the first of the two
-// is granted: the writer waits for it. The client knows that soon, and another process in time.
+// is granted: the writer waits for it. The client knows that soon, also where it does not let that
+// lease be re-entered for its token, and another process in time.
 func TestOwnerThatIsGrantedTheLockWaitsNoMoreForWhoWaitsForIt(t *testing.T) {
+	nothing := func(*testing.T, *Lease) {}
 	for name, c := range map[string]struct {
+		owner     Owner
 		elsewhere bool
+		opts      []Option
+		does      func(t *testing.T, first *Lease) // before the second is granted
 		within    time.Duration
 	}{
-		"in this process": {false, pollInterval},
-		"in another one":  {true, lookAgain + pollInterval},
+		"in this process":         {NamedOwner("job 7"), false, nil, nothing, pollInterval},
+		"in another one":          {NamedOwner("job 7"), true, nil, nothing, lookAgain + pollInterval},
+		"with a token":            {NewOwner(), false, []Option{Fenced()}, nothing, pollInterval},
+		"with a token and a name": {NamedOwner("job 7"), false, []Option{Fenced()}, nothing, pollInterval},
+		"and has written": {NewOwner(), false, []Option{Fenced()}, func(t *testing.T, first *Lease) {
+			w, err := first.Upgrade(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, w.Unlock(t.Context()))
+		}, pollInterval},
+		"and has read once more": {NamedOwner("job 7"), false, []Option{Fenced()}, func(t *testing.T, first *Lease) {
+			require.NoError(t, must(t, first.mutex).Unlock(t.Context()))
+		}, pollInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fakeDeployment) {
-				_, write := f.sides(t)
+				_, write := f.sides(t, c.opts...)
 				held := must(t, write)
 				waits := func(m *Mutex) <-chan *Lease {
 					got := background(t, m)
@@ -88,14 +103,15 @@ func TestOwnerThatIsGrantedTheLockWaitsNoMoreForWhoWaitsForIt(t *testing.T) {
 				if c.elsewhere {
 					there = f.client(t)
 				}
-				owner := As(NamedOwner("job 7"))
-				first := waits(here.Mutex("k", ForReading(), owner))
-				writer := waits(f.client(t).Mutex("k", ForWriting()))
-				second := waits(there.Mutex("k", ForReading(), owner))
+				reads := append(c.opts, ForReading(), As(c.owner))
+				first := waits(here.Mutex("k", reads...))
+				writer := waits(f.client(t).Mutex("k", append(c.opts, ForWriting())...))
+				second := waits(there.Mutex("k", reads...))
 				time.Sleep(10 * time.Second)
 				require.NoError(t, held.Unlock(t.Context()))
 				one := <-first
 				begun := time.Now()
+				c.does(t, one)
 				two := <-second
 				assert.LessOrEqual(t, time.Since(begun), c.within)
 				assert.Nil(t, granted(writer))

@@ -55,6 +55,43 @@ func TestReentryAsksTheServerWhereLittleIsLeft(t *testing.T) {
 	})
 }
 
+// A helper that wants more of the lease than is left has it from the server. When it is through,
+// its caller re-enters what it held before, and no store refuses the caller's token.
+func TestTokenStaysAfterAReentryThatAskedTheServer(t *testing.T) {
+	for name, mode := range map[string]Option{"reentrant": Reentrant(), "writing": ForWriting()} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				c, owner := f.client(t), As(NewOwner())
+				short := c.Mutex("k", mode, owner, Fenced(), TTL(10*time.Second))
+				long := c.Mutex("k", mode, owner, Fenced(), TTL(time.Minute))
+				outer := must(t, short)
+				for _, m := range []*Mutex{long, long, short, long} {
+					inner := must(t, m)
+					assert.Equal(t, outer.Token(), inner.Token())
+					require.NoError(t, inner.Unlock(t.Context()))
+				}
+				assert.Same(t, outer.tenure, must(t, short).tenure)
+			})
+		})
+	}
+}
+
+// On a quorum such a helper has a larger token. A store that has seen it refuses the outer
+// lease's, so that no later re-entry has that.
+func TestQuorumTokenDoesNotGoBackAfterAReentry(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c, owner := nodes.client(t, QuorumConfig{}), As(NewOwner())
+		short := c.Mutex("k", Reentrant(), owner, Fenced(), TTL(10*time.Second))
+		long := c.Mutex("k", Reentrant(), owner, Fenced(), TTL(time.Minute))
+		outer, inner := must(t, short), must(t, long)
+		require.Greater(t, inner.Token(), outer.Token())
+		require.NoError(t, inner.Unlock(t.Context()))
+		require.True(t, outer.Valid())
+		assert.Greater(t, must(t, short).Token(), inner.Token())
+	})
+}
+
 func TestOwnerNamedTheSameReentersFromAnotherProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		job := As(NamedOwner("job-17"))

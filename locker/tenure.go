@@ -28,6 +28,8 @@ type tenure struct {
 	reservation string
 	rest        *rest // the nodes of a quorum that were not asked, or nil
 	line        *line // along which it may be passed on; nil if it may not
+	// inner and outer are its neighbours in the client's holdings, whose mu guards them.
+	inner, outer *tenure
 
 	mu       sync.Mutex  // guards what follows, and the handles' own state
 	released bool        // or detached; outcome is known
