@@ -46,7 +46,7 @@ func (h *holdings) use(record string, by int, token Token) {
 // asks counts the attempts that ask the server for m: by 1 before, by -1 when the tenure has
 // been added, if there is one.
 func (h *holdings) asks(m *Mutex, by int) {
-	if m.mode != modeRead || !m.cfg.fenced || m.client.quorum != nil {
+	if !m.mode.owned() || !m.cfg.fenced {
 		return
 	}
 	h.mu.Lock()

@@ -318,6 +318,40 @@ func TestReadersHaveTheTokenOfAWriterWhoseGrantHasOvertakenOne(t *testing.T) {
 	}
 }
 
+// Two goroutines of an owner take the lock at the same time, and the grant of the first arrives
+// late, when the second has used its larger token and given the lock up. A lease that is asked for
+// then may not have the smaller one.
+func TestLockAskedForAfterALargerTokenWasSeenHasALargerOne(t *testing.T) {
+	for name, mode := range map[string]Option{"reentrant": Reentrant(), "writing": ForWriting()} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				c := f.client(t)
+				m := c.Mutex("k", mode, Fenced(), As(NewOwner()))
+				var n atomic.Int32
+				answer := make(chan struct{})
+				f.set(func() {
+					f.after = func(context.Context, driver.Command) error {
+						if n.Add(1) == 1 {
+							<-answer
+						}
+						return nil
+					}
+				})
+				slow := background(t, m)
+				fast := must(t, m)
+				require.NoError(t, fast.Unlock(t.Context()))
+				close(answer)
+				first := granted(slow)
+				require.NotNil(t, first)
+				again := must(t, m)
+				assert.Greater(t, again.Token(), fast.Token())
+				assert.Same(t, again.tenure, must(t, m).tenure)
+				assert.True(t, first.Valid())
+			})
+		})
+	}
+}
+
 // An owner with a name may write on another client, of which this one knows nothing.
 func TestANamedReaderHasTheTokenOfWhatItWroteOnAnotherClient(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {

@@ -126,7 +126,8 @@ func ReadTTL(d time.Duration) Option {
 // one is unlocked. An owner that holds the lock on this client gets it again
 // without asking the server, while at least half of the TTL is left. Goroutines that
 // share an owner, such as the context of one [Mutex.Do], do not exclude each other; one that
-// is to be kept out gets its context from [WithoutLease].
+// is to be kept out gets its context from [WithoutLease]. Where several of them take a [Fenced]
+// lock at the same time, none having it before, each may have a token of its own.
 //
 // All users of the lock must agree on it: to others the key holds another kind of
 // lock, see [ErrForeign]. A lock without it that the same client is to Lock again under a
