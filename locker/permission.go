@@ -36,7 +36,11 @@ func (e *PermissionError) Error() string {
 	if strings.Contains(e.Grant, "&") {
 		older = ", before Redis 6.2 without the rule that begins with &"
 	}
-	return fmt.Sprintf("locker: the server's ACL forbids what locks need; give the user %s%s (%v)", e.Grant, older, e.Reply)
+	whose, who := "the server's", "the user"
+	if strings.HasPrefix(e.Grant, "+sentinel") {
+		whose, who = "a Sentinel's", "the user that clients are to it"
+	}
+	return fmt.Sprintf("locker: %s ACL forbids what locks need; give %s %s%s (%v)", whose, who, e.Grant, older, e.Reply)
 }
 
 // Is reports whether target is ErrPermission.

@@ -21,7 +21,7 @@
 // # What is supported
 //
 //	single server, Redis or Valkey    yes
-//	Sentinel                          yes
+//	Sentinel                          yes; the servers must permit ROLE
 //	Cluster                           yes
 //	TLS                               yes
 //	unix sockets                      yes, for a single server

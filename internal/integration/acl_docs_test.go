@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -72,11 +73,7 @@ func TestThePermissionsOfOneApplicationSuffice(t *testing.T) {
 func TestThePermissionsOfTheDocsSufficeInACluster(t *testing.T) {
 	t.Parallel()
 	user := servertest.LocksUser(t)
-	page, err := os.ReadFile("../../docs/servers.md")
-	require.NoError(t, err)
-	more := regexp.MustCompile(`(?m)^ *ACL SETUSER ` + user.Name + ` (\+cluster.*)$`).FindSubmatch(page)
-	require.NotNil(t, more, "the docs do not say what a Cluster needs")
-	user.Rules = append(user.Rules, strings.Fields(string(more[1]))...)
+	user.Rules = append(user.Rules, documented(t, user.Name+` (\+cluster.*)`)...)
 	nodes := servertest.Cluster(t, 3, servertest.Users(user))
 	t.Run("all", func(t *testing.T) {
 		eachDriver(t, func(t *testing.T, d driverUnderTest) {
@@ -90,6 +87,89 @@ func TestThePermissionsOfTheDocsSufficeInACluster(t *testing.T) {
 	for _, node := range nodes.Nodes {
 		node.AssertPermitted(user)
 	}
+}
+
+// With Sentinel it needs what the docs add to it, and so does the user that clients are to the
+// Sentinels. They hear of failovers.
+func TestThePermissionsOfTheDocsSufficeBehindSentinel(t *testing.T) {
+	t.Parallel()
+	servertest.SkipBefore(t, 6, 2, "a Sentinel with users")
+	user := servertest.LocksUser(t)
+	user.Rules = append(user.Rules, documented(t, user.Name+` (\+role.*)`)...)
+	asker := newAsker(t)
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		t.Parallel()
+		nodes := servertest.Sentinel(t, servertest.Users(user), asker.atSentinels())
+		dsn := asker.dsn(user.Name+":"+user.Password+"@", nodes)
+		useAs(t, d, dsn)
+		client := d.open(t, dsn)
+		mustUnlock(t, mustLock(t, client.Mutex("orders:before")))
+		if d.name != "redigo" { // which asks the Sentinels whenever it connects, and is told nothing in between
+			listens := regexp.MustCompile(`(?m) sub=[1-9].* user=` + asker.Name)
+			eventually(t, "a Sentinel tells the client of failovers", func() bool {
+				return slices.ContainsFunc(nodes.Sentinels, func(s *servertest.Server) bool {
+					return listens.MatchString(fmt.Sprint(do(t, s, "CLIENT", "LIST")))
+				})
+			})
+		}
+		nodes.Failover()
+		lease, err := client.Mutex("orders:after").Lock(within(t, failoverBound))
+		require.NoError(t, err)
+		mustUnlock(t, lease)
+		for _, server := range nodes.Data {
+			server.AssertPermitted(user)
+		}
+		for _, sentinel := range nodes.Sentinels {
+			sentinel.AssertPermitted(asker.User)
+		}
+	})
+}
+
+// Clients are one user to the servers and another one to the Sentinels: who is refused something
+// has to know which of them misses it.
+func TestAPermissionThatIsMissingAtTheSentinelsIsSaidToBeMissingThere(t *testing.T) {
+	t.Parallel()
+	servertest.SkipBefore(t, 7, 0, "a refusal that names the subcommand")
+	const rule = "+sentinel|get-master-addr-by-name"
+	asker := newAsker(t)
+	asker.Rules = slices.DeleteFunc(asker.Rules, func(r string) bool { return r == rule })
+	nodes := servertest.Sentinel(t, asker.atSentinels())
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		_, err := d.open(t, asker.dsn("", nodes)).Mutex("lock").TryLock(soon(t))
+		requirePermissionError(t, err, rule, "TryLock")
+		assert.ErrorContains(t, err, "a Sentinel's ACL")
+	})
+}
+
+// An asker is the user that docs/servers.md has clients be to the Sentinels.
+type asker struct{ servertest.User }
+
+func newAsker(t *testing.T) asker {
+	t.Helper()
+	rules := documented(t, `asks (on .*)`)
+	i := slices.IndexFunc(rules, func(rule string) bool { return rule[0] == '>' })
+	require.GreaterOrEqual(t, i, 0)
+	return asker{servertest.User{Name: "asks", Password: rules[i][1:], Rules: rules}}
+}
+
+func (a asker) atSentinels() servertest.Option {
+	return servertest.SentinelConfig("user", append([]string{a.Name}, a.Rules...)...)
+}
+
+func (a asker) dsn(user string, nodes *servertest.SentinelNodes) string {
+	return "redis://" + user + strings.Join(nodes.Addrs(), ",") + "?mode=sentinel&client_name=here&master=" + servertest.MasterName +
+		"&sentinel_username=" + a.Name + "&sentinel_password=" + a.Password
+}
+
+// documented returns the rules that a line of ACL SETUSER in docs/servers.md has where the pattern
+// has its group.
+func documented(t *testing.T, pattern string) []string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/servers.md")
+	require.NoError(t, err)
+	line := regexp.MustCompile(`(?m)^ *ACL SETUSER ` + pattern + `$`).FindSubmatch(page)
+	require.NotNil(t, line, "the docs have no line ACL SETUSER %s", pattern)
+	return strings.Fields(string(line[1]))
 }
 
 // useAs does with locks of all kinds whatever can be done.
