@@ -43,8 +43,10 @@
 //
 // The pool has as many connections as the DSN says (pool_size), by default ten
 // for each of GOMAXPROCS; further calls wait. A connection that has been idle
-// for a second is asked by PING (ROLE with Sentinel) before it is used, within a
-// second. When a connection breaks or answers READONLY, those that are idle at
+// for a second is asked by PING before it is used, within a second; with Sentinel, where
+// a new one is asked, too, by ROLE, or by INFO where that is refused. A user that may do
+// neither is believed to be with the master until it is answered READONLY, so that one
+// that was cut off together with its Sentinel, or is behind what a Sentinel knows, is not found out. When a connection breaks or answers READONLY, those that are idle at
 // that time are dropped. So a server that restarted, or a master that was
 // demoted, fails the calls in flight and as a rule one more. When a call is given up
 // that has waited for its reply for a quarter of a second or more, those are dropped

@@ -3,6 +3,7 @@ package redigo_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -55,10 +56,38 @@ func TestIdleConnectionToDemotedMaster(t *testing.T) {
 	})
 }
 
-// An ACL that forbids ROLE does not forbid locking.
-func TestRoleRefused(t *testing.T) {
+// roleRefused is how a server answers a user that may not do ROLE.
+const roleRefused = "-NOPERM this user has no permissions to run the 'role' command\r\n"
+
+// A user that may not do ROLE has no locks of a replica either: not where a Sentinel names one,
+// nor where a master has become one while its connection was idle.
+func TestReplicaIsFoundOutWhereRoleIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.On(wire.Match{Name: "ROLE", Times: -1}, wire.Answer("-NOPERM this user has no permissions to run the 'role' command\r\n"))
+		r.On(wire.Match{Name: "ROLE", Times: -1}, wire.Answer(roleRefused))
+		says := func(role string) {
+			info := "# Replication\r\nrole:" + role + "\r\nconnected_slaves:0\r\n"
+			r.On(wire.Match{Name: "INFO", Arg: "replication"}, wire.Answer(fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)))
+		}
+		says("slave")  // dialed
+		says("master") // dialed again
+		says("slave")  // borrowed
+		says("master") // dialed again
+		c := r.master()
+		_, err := c.Do(t.Context(), command("PING"))
+		require.ErrorContains(t, err, "not a master")
+		do(t, c, "PING")
+		time.Sleep(2 * time.Second)
+		do(t, c, "SET", "k", "v")
+		first, second := r.Requests(wire.Match{Name: "PING"}), r.Requests(wire.Match{Name: "SET"})
+		require.NotEqual(t, first[0].Conn, second[0].Conn)
+	})
+}
+
+// An ACL that forbids ROLE and INFO does not forbid locking.
+func TestRoleAndInfoRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.On(wire.Match{Name: "ROLE", Times: -1}, wire.Answer(roleRefused))
+		r.On(wire.Match{Name: "INFO", Times: -1}, wire.Answer("-NOPERM this user has no permissions to run the 'info' command\r\n"))
 		c := r.master()
 		do(t, c, "PING")
 		time.Sleep(2 * time.Second)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -69,17 +70,33 @@ func (o *opener) askSentinel(ctx context.Context, limit time.Duration, addr stri
 }
 
 // askRole returns nil if the server is a master, or does not say: then READONLY
-// will tell.
+// will tell. Who may not do ROLE may do INFO as a rule, which locks need besides.
 func askRole(ctx context.Context, rc redis.Conn) error {
 	reply, err := redis.Values(ask(ctx, rc, "ROLE"))
 	if driver.OutcomeOf(err) == driver.OutcomeReplied {
-		return nil
+		return askInfo(ctx, rc)
 	}
 	if err != nil {
 		return err
 	}
 	if len(reply) == 0 || reply[0] != "master" {
 		return errNotMaster
+	}
+	return nil
+}
+
+func askInfo(ctx context.Context, rc redis.Conn) error {
+	info, err := redis.String(ask(ctx, rc, "INFO", "replication"))
+	if driver.OutcomeOf(err) == driver.OutcomeReplied {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(info) {
+		if role, ok := strings.CutPrefix(line, "role:"); ok && strings.TrimSpace(role) != "master" {
+			return errNotMaster
+		}
 	}
 	return nil
 }
