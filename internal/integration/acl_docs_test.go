@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/golocker/golocker/internal/servertest"
 	"github.com/golocker/golocker/locker"
+	"github.com/golocker/golocker/redlock"
 )
 
 // What a script runs in a corner that no test comes to is permitted, too.
@@ -49,24 +51,96 @@ func TestThePermissionsOfTheDocsSuffice(t *testing.T) {
 	eachDriver(t, func(t *testing.T, d driverUnderTest) {
 		t.Parallel()
 		srv := servertest.Single(t, servertest.Users(user))
-		useAs(t, d, "redis://"+user.Name+":"+user.Password+"@"+srv.Addr)
+		useAs(t, d, "redis://"+user.Name+":"+user.Password+"@"+srv.Addr, "orders:")
 		srv.AssertPermitted(user)
 	})
 }
 
-// Applications that share a server can be kept from each other's side keys.
-func TestThePermissionsOfOneApplicationSuffice(t *testing.T) {
-	t.Parallel()
+// oneApplication is the user of docs/servers.md with the pattern that docs/security.md has for
+// one application's side keys.
+func oneApplication(t *testing.T) servertest.User {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/security.md")
+	require.NoError(t, err)
+	pattern := regexp.MustCompile("give it `(~__golocker:[^`]+)` instead").FindSubmatch(page)
+	require.NotNil(t, pattern, "the docs do not say how applications are kept apart")
 	user := servertest.LocksUser(t)
 	i := slices.Index(user.Rules, "~__golocker:*")
 	require.GreaterOrEqual(t, i, 0)
-	user.Rules[i] = "~__golocker:*orders:*"
+	user.Rules[i] = string(pattern[1])
+	return user
+}
+
+// Applications that share a server can be kept from each other's side keys, whatever the names of
+// their locks, which say what stands between braces in those.
+func TestThePermissionsOfOneApplicationSuffice(t *testing.T) {
+	t.Parallel()
+	user := oneApplication(t)
 	eachDriver(t, func(t *testing.T, d driverUnderTest) {
 		t.Parallel()
 		srv := servertest.Single(t, servertest.Users(user))
-		useAs(t, d, "redis://"+user.Name+":"+user.Password+"@"+srv.Addr)
+		for _, names := range []string{"orders:", "orders:{42}:", "orders:{a", "orders:a}b", "orders:{}", "orders:{a}:orders:{b}"} {
+			useAs(t, d, "redis://"+user.Name+":"+user.Password+"@"+srv.Addr, names)
+		}
 		srv.AssertPermitted(user)
 	})
+}
+
+// What a quorum and a listing need besides is what the docs say.
+func TestThePermissionsOfOneApplicationSufficeOnAQuorumAndToList(t *testing.T) {
+	t.Parallel()
+	user := oneApplication(t)
+	user.Rules = append(user.Rules, "~__golocker:n*", "~__golocker:l", "~__golocker:s:*", "+scan", "+cluster|slots", "+cluster|shards", "+asking")
+	login := "redis://" + user.Name + ":" + user.Password + "@"
+	cluster := servertest.Cluster(t, 2, servertest.Users(user))
+	var nodes []*servertest.Server
+	var dsns []string
+	for _, srv := range servertest.Servers(t, 3, servertest.Users(user)) {
+		nodes = append(nodes, srv)
+		dsns = append(dsns, login+srv.Addr)
+	}
+	quorum, err := redlock.Open("goredis", dsns, unhurried, redlock.Config{Bootstrap: true, NodeTimeout: patience})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = quorum.Close() })
+	for _, client := range []*locker.Client{quorum, drivers[0].open(t, login+cluster.Nodes[0].Addr+"?mode=cluster")} {
+		for _, kind := range lockKinds {
+			name := "orders:" + kind.name
+			held := mustLock(t, kind.against(client, name))
+			assert.Equal(t, []string{name}, namesListed(t, client, ""))
+			next := goLock(soon(t), kind.on(client, name))
+			mustUnlock(t, held)
+			result := <-next
+			require.NoError(t, result.err)
+			mustUnlock(t, result.lease)
+		}
+	}
+	for _, srv := range append(nodes, cluster.Nodes...) {
+		srv.AssertPermitted(user)
+	}
+}
+
+// One application can read, and break, nothing of another's locks, however alike the names.
+func TestThePermissionsOfOneApplicationDoNotReachAnother(t *testing.T) {
+	t.Parallel()
+	user := oneApplication(t)
+	srv := servertest.Single(t, servertest.Users(user))
+	other, waiter := drivers[0].client(t, srv.Addr), drivers[0].client(t, srv.Addr)
+	for _, name := range []string{"backorders:1", "billing:1", "billing:{orders:1}", "billing:orders:1", "{orders:1}", "a}orders:1", "order"} {
+		mustLock(t, other.Mutex(name, locker.Fenced()))
+		// What gives up leaves its id for a while.
+		_, err := waiter.Mutex(name, locker.Fenced(), locker.WaitTimeout(50*time.Millisecond)).Lock(soon(t))
+		require.ErrorIs(t, err, locker.ErrLocked)
+		goLock(t.Context(), waiter.Mutex(name, locker.Fenced()))
+		eventually(t, "somebody waits", func() bool { return status(t, other, name).Waiters == 1 })
+	}
+	every := do(t, srv, "KEYS", "*").([]any)
+	assert.Greater(t, len(every), 4*7, "records, tokens, queues and entries")
+	as := redis.NewClient(&redis.Options{Addr: srv.Addr, Username: user.Name, Password: user.Password})
+	t.Cleanup(func() { _ = as.Close() })
+	for _, key := range every {
+		assert.ErrorContains(t, as.Del(t.Context(), key.(string)).Err(), "NOPERM", "%s is deleted", key)
+		assert.ErrorContains(t, as.Get(t.Context(), key.(string)).Err(), "NOPERM", "%s is read", key)
+	}
 }
 
 // In a Cluster it needs what the docs add to it.
@@ -81,7 +155,7 @@ func TestThePermissionsOfTheDocsSufficeInACluster(t *testing.T) {
 				return
 			}
 			t.Parallel()
-			useAs(t, d, "redis://"+user.Name+":"+user.Password+"@"+strings.Join(nodes.Addrs(), ",")+"?mode=cluster")
+			useAs(t, d, "redis://"+user.Name+":"+user.Password+"@"+strings.Join(nodes.Addrs(), ",")+"?mode=cluster", "orders:")
 		})
 	})
 	for _, node := range nodes.Nodes {
@@ -101,7 +175,7 @@ func TestThePermissionsOfTheDocsSufficeBehindSentinel(t *testing.T) {
 		t.Parallel()
 		nodes := servertest.Sentinel(t, servertest.Users(user), asker.atSentinels())
 		dsn := asker.dsn(user.Name+":"+user.Password+"@", nodes)
-		useAs(t, d, dsn)
+		useAs(t, d, dsn, "orders:")
 		client := d.open(t, dsn)
 		mustUnlock(t, mustLock(t, client.Mutex("orders:before")))
 		if d.name != "redigo" { // which asks the Sentinels whenever it connects, and is told nothing in between
@@ -172,11 +246,11 @@ func documented(t *testing.T, pattern string) []string {
 	return strings.Fields(string(line[1]))
 }
 
-// useAs does with locks of all kinds whatever can be done.
-func useAs(t *testing.T, d driverUnderTest, dsn string) {
+// useAs does with locks of all kinds, whose names begin so, whatever can be done.
+func useAs(t *testing.T, d driverUnderTest, dsn, names string) {
 	a, b := d.open(t, dsn), newCountedClient(t, d.byDSN(t, dsn))
 	for _, kind := range lockKinds {
-		name := "orders:" + d.name + ":" + kind.name
+		name := names + d.name + ":" + kind.name
 		next := b.requireWoken(t, kind.on(b.Client, name), func() *locker.Lease { return mustLock(t, kind.against(a, name)) }, func(held *locker.Lease) {
 			require.NoError(t, held.Extend(soon(t), time.Hour))
 		})
