@@ -55,19 +55,20 @@ func TestRunPassesSignalsOn(t *testing.T) {
 	assert.Equal(t, exitSignal+int(syscall.SIGTERM), p.code(t), "the command was ended by the signal")
 }
 
-// nohup: what is ignored when lockctl begins is ignored by the command.
+// nohup: HUP and INT that are ignored when lockctl begins are ignored by the command.
 func TestRunInheritsIgnoredSignals(t *testing.T) {
 	t.Parallel()
 	url := "redis://" + servertest.Single(t).Addr
 	ready := filepath.Join(t.TempDir(), "ready")
 	done := filepath.Join(t.TempDir(), "done")
 	cmd := program(t, url)
-	args := append([]string{"-c", `trap "" HUP; exec "$0" "$@"`, cmd.Path}, shell(fmt.Sprintf(`: > %s; while [ ! -e %s ]; do sleep 0.05; done`, ready, done))...)
+	args := append([]string{"-c", `trap "" HUP INT; exec "$0" "$@"`, cmd.Path}, shell(fmt.Sprintf(`: > %s; while [ ! -e %s ]; do sleep 0.05; done`, ready, done))...)
 	nohup := exec.Command("sh", args...)
 	nohup.Env = cmd.Env
 	p := startCmd(t, nohup)
 	awaitFile(t, ready)
 	require.NoError(t, p.Process.Signal(syscall.SIGHUP))
+	require.NoError(t, p.Process.Signal(syscall.SIGINT))
 	require.NoError(t, os.WriteFile(done, nil, 0o600))
 	assert.Zero(t, p.code(t), p.err)
 }

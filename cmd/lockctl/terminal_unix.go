@@ -86,8 +86,8 @@ func interrupt(sig syscall.Signal) {
 	_ = syscall.Kill(0, sig)
 }
 
-// passedOn are the signals that lockctl passes on to its command. Those that were ignored
-// when it began stay so, for the command too.
+// passedOn are the signals that lockctl passes on to its command. HUP and INT stay ignored,
+// for the command too, if they were when it began; of the others Go's runtime does not keep that.
 func passedOn() []os.Signal {
 	var signals []os.Signal
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,

@@ -103,8 +103,8 @@ func guardian(l *line) error {
 }
 
 // dodgeSignals lets the signals pass that are meant for lockctl or the command. They are
-// caught and not ignored, since the command would inherit that; what is ignored already
-// stays so.
+// caught and not ignored, since the command would inherit that. HUP and INT that are ignored
+// already stay so; of the others Go's runtime does not keep it.
 func dodgeSignals() {
 	caught := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
