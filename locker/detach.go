@@ -95,7 +95,7 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 		return "", false, nil
 	}
 	t.end(func(*Lease) error { return ErrReleased })
-	t.rest.endFormer()
+	t.rest.leave()
 	t.released, t.outcome = true, ErrReleased
 	t.client.dog.remove(&t.job)
 	t.vacate()

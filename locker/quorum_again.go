@@ -77,8 +77,8 @@ func (r *rest) hear(place int, answer driver.Result) {
 		r.owed &^= only(place)
 	case r.owed.has(place):
 		r.lost.add(place)
-		r.warn()
 	}
+	r.warn()
 	// That a node fails is no reason to begin asking again, nor one to end it: it may be restarting.
 	nothing := refuses(answer) || r.again != nil && r.again.tries > 0 && failsNow(answer)
 	if nothing && r.refusedBy(only(place)&r.heeded) {

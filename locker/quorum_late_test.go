@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,10 @@ func (f *fakeDeployment) late(is func(cmd driver.Command) bool) {
 	})
 }
 
-func isSet(cmd driver.Command) bool { return cmd.Name() == "SET" }
+// isSet tells that cmd is to take a lock, and is no mark that one is over.
+func isSet(cmd driver.Command) bool {
+	return cmd.Name() == "SET" && !strings.HasPrefix(cmd.Args[1], sidePrefix)
+}
 
 // A detached lease has been taken up and released when a node executes what was to take it.
 func TestQuorumNodeThatTakesADetachedLeaseLateKeepsNothing(t *testing.T) {

@@ -29,15 +29,35 @@ func (r *rest) owes(last bool) bool {
 	return r.lost != 0
 }
 
+// wait has Close wait for the nodes that owe an answer and know nothing yet: they may have to be told. It needs mu.
+func (r *rest) wait() {
+	if !r.waits && r.owed&^r.warned != 0 {
+		r.waits = r.quorum.enter()
+	}
+}
+
 // warn tells the nodes whose time has passed that the lease is over, if it is. A release that is under way goes first: it
 // would find nothing, and seem to be that of a lease that was lost. It needs mu.
 func (r *rest) warn() {
-	nodes := r.lost &^ r.warned
-	if nodes == 0 || !r.over || !r.ended || !r.quorum.enter() {
+	if !r.waits || !r.ended {
 		return
 	}
-	defer r.quorum.wg.Done()
+	if nodes := r.lost &^ r.warned; nodes != 0 {
+		r.quorum.tell(r.parting(), nodes)
+		r.warned |= nodes
+	}
+	if r.owed&^r.warned == 0 {
+		r.waits = false
+		r.quorum.wg.Done()
+	}
+}
+
+// parting is what they are told. A detached lease goes on: if the node has it by now, whoever takes it up has it there, too.
+func (r *rest) parting() call {
 	t := r.tenure
-	r.quorum.tell(t.client.store.releaseCall(t.mutex, t.id, t.reservation, voidLife(t.mutex.ttl)), nodes)
-	r.warned |= nodes
+	life := voidLife(t.mutex.ttl)
+	if r.detached {
+		return native("SET", t.mutex.keys.over(t.id), "2", "NX", "PX", millis(life)) // see remember in base.lua
+	}
+	return t.client.store.releaseCall(t.mutex, t.id, t.reservation, life)
 }

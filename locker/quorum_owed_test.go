@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,6 +91,88 @@ func TestQuorumScriptThatIsExecutedLongAfterCloseTakesNothing(t *testing.T) {
 		for len(lost) > 0 {
 			f.do(t, (<-lost).Args...)
 		}
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
+// Nor where the client is closed after Unlock, as by a program that does one thing, before the node has had its time: Close
+// waits for that, and has the node told.
+func TestQuorumScriptThatIsExecutedLongAfterUnlockAndCloseTakesNothing(t *testing.T) {
+	for _, after := range []time.Duration{0, 100 * time.Millisecond, DefaultNodeTimeout + 100*time.Millisecond} {
+		for _, breaks := range []bool{false, true} {
+			t.Run(fmt.Sprintf("closed after %v, the connection breaks: %v", after, breaks), func(t *testing.T) {
+				eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+					f := nodes[order[2]]
+					lost := f.losesAcquires(breaks)
+					lease := must(t, m)
+					time.Sleep(2 * restPause)
+					require.NoError(t, lease.Unlock(t.Context()))
+					time.Sleep(after)
+					begun := time.Now()
+					require.NoError(t, m.client.Close())
+					assert.LessOrEqual(t, time.Since(begun), DefaultNodeTimeout)
+					f.heal()
+					time.Sleep(30 * time.Second)
+					for len(lost) > 0 {
+						f.do(t, (<-lost).Args...)
+					}
+					assert.Zero(t, nodes.holding("k"))
+				})
+			})
+		}
+	}
+}
+
+// Nor when the lease was detached, and nobody has taken it up.
+func TestQuorumScriptThatIsExecutedLongAfterDetachTakesNothing(t *testing.T) {
+	for _, held := range []time.Duration{0, 2 * restPause, 2 * time.Second} {
+		for _, breaks := range []bool{false, true} {
+			t.Run(fmt.Sprintf("held for %v, the connection breaks: %v", held, breaks), func(t *testing.T) {
+				eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+					f := nodes[order[2]]
+					lost := f.losesAcquires(breaks)
+					lease := must(t, m)
+					time.Sleep(held)
+					_, err := lease.Detach(t.Context(), 20*time.Second)
+					require.NoError(t, err)
+					require.NoError(t, m.client.Close())
+					f.heal()
+					time.Sleep(30 * time.Second)
+					for len(lost) > 0 {
+						f.do(t, (<-lost).Args...)
+					}
+					assert.Zero(t, nodes.holding("k"))
+				})
+			})
+		}
+	}
+}
+
+// But who takes it up has it from a node, too, that had given it and whose answer was lost.
+func TestQuorumNodeWhoseAnswerWasLostBeforeDetachGivesTheLeaseToItsTaker(t *testing.T) {
+	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+		f := nodes[order[2]]
+		f.set(func() {
+			f.after = func(_ context.Context, cmd driver.Command) error {
+				if isAcquire(cmd) {
+					return errLostReply
+				}
+				return nil
+			}
+		})
+		lease := must(t, m)
+		time.Sleep(2 * restPause)
+		id, err := lease.Detach(t.Context(), 20*time.Second)
+		require.NoError(t, err)
+		synctest.Wait()
+		f.heal()
+		require.True(t, f.Exists(m.keys.over(id)), "it has been told")
+		taken, err := m.Attach(t.Context(), id)
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, 3, nodes.have(taken, "k"))
+		require.NoError(t, taken.Unlock(t.Context()))
+		synctest.Wait()
 		assert.Zero(t, nodes.holding("k"))
 	})
 }

@@ -29,8 +29,10 @@ type rest struct {
 	warned nodeSet    // of these, are told to remember for long that the lease is over
 	done   bool       // asked, or not to be asked any more
 	kept   bool       // not asked
-	over   bool       // the lease is given up
+	waits  bool       // Close waits for these: the lease is given up
 	ended  bool       // that has been answered, as far as anybody counts the answers
+
+	detached bool // it was left to another process
 }
 
 // restPause is how long the rest of the nodes is not asked. Until then the lease has no
@@ -62,7 +64,8 @@ func (r *rest) end(by call) {
 		return
 	}
 	r.mu.Lock()
-	r.over, r.ended = true, false
+	r.ended = false
+	r.wait()
 	r.mu.Unlock()
 	r.bid.end(by)
 	r.endFormer()
@@ -89,6 +92,19 @@ func (r *rest) endFormer() {
 	defer r.quorum.wg.Done()
 	r.quorum.tell(r.former, r.quorum.all())
 	r.former = call{}
+}
+
+// leave is told that the lease is detached. It may be called on nil.
+func (r *rest) leave() {
+	if r == nil {
+		return
+	}
+	r.endFormer()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.detached, r.ended = true, true // no request ends it
+	r.wait()
+	r.warn()
 }
 
 // awaitAnswers waits for the nodes that have not answered yet: once the lease is detached, nobody
