@@ -292,9 +292,12 @@ func (b ballot) said(is func(v vote) bool) error {
 // failure says that too few nodes have answered, and what one of them said if none can
 // have done what it was asked. It is marked not sent only if no node has been sent
 // anything but those that take no part.
+//
+// Where the application has closed its own clients of so many nodes that no majority is left, it says
+// that: waiting cannot mend it. One node's is as one that is down.
 func (b ballot) failure() error {
 	var refused, unable error
-	refusals, sent, certain := 0, false, true
+	refusals, closed, sent, certain := 0, 0, false, true
 	for _, v := range b {
 		if !v.in || v.Err == nil {
 			sent, certain = true, false
@@ -306,6 +309,9 @@ func (b ballot) failure() error {
 		outcome := driver.OutcomeOf(v.Err)
 		sent = sent || outcome != driver.OutcomeNotSent
 		certain = certain && outcome != driver.OutcomeUnknown
+		if noConnection(v.Err) {
+			closed++
+		}
 		switch reply, ok := errors.AsType[*driver.ServerError](v.Err); {
 		case ok && transient(v.Err):
 			unable = reply
@@ -319,6 +325,8 @@ func (b ballot) failure() error {
 	switch {
 	case refusals > len(b)-majority(len(b)):
 		e.reason = forbidden(refused)
+	case closed > len(b)-majority(len(b)):
+		e.reason = errNoConnection
 	case certain && unable != nil: // else it would say that nothing was executed
 		e.reason = fmt.Errorf("%w: %w", ErrUnavailable, unable)
 	}

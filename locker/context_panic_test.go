@@ -222,3 +222,46 @@ func TestAContextThatPanicsOnceItHasEndedHarmsNobody(t *testing.T) {
 		nobodyIsLeft(t, f, c)
 	})
 }
+
+// A driver may go on with a request that its caller has given up, and ask the context of it then.
+func TestAContextThatPanicsOnceTheCallHasReturnedHarmsNoDriver(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		given := make(chan context.Context, 100)
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error { given <- ctx; <-ctx.Done(); return ctx.Err() }
+		})
+		ended, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer end()
+		ctx := newBrittle(ended, 1000)
+		_, err := c.Mutex("k").TryLock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		ctx.left.Store(0)
+		request := <-given
+		assert.NotPanics(t, func() {
+			assert.Nil(t, request.Value("span"))
+			_, _ = request.Deadline()
+			assert.ErrorIs(t, request.Err(), context.DeadlineExceeded)
+		})
+		f.heal()
+	})
+}
+
+// recycled is the context of a request that serves the next one once it has ended.
+type recycled struct{ context.Context }
+
+func (recycled) Err() error { return nil }
+
+// Package context panics, in a goroutine of its own, where a context is done and has no error.
+func TestAContextThatIsRecycledEndsWhatADriverDerivesOfIt(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		ended, end := context.WithCancel(t.Context())
+		l := newLeashes(t.Context()).take(recycled{ended}, time.Minute)
+		derived, cancel := context.WithTimeout(l, time.Hour)
+		defer cancel()
+		end()
+		<-derived.Done()
+		assert.ErrorIs(t, derived.Err(), context.Canceled)
+		l.release(l.Err())
+	})
+}

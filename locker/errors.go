@@ -226,6 +226,8 @@ func transient(err error) bool {
 	return true
 }
 
+var errNoConnection = fmt.Errorf("%w: its connection was closed", ErrClosed)
+
 // noConnection tells that err is of a client, or an application's own, that is closed.
 func noConnection(err error) bool {
 	return errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrClosed)
@@ -238,7 +240,7 @@ func requestError(name string, err error) error {
 	case err == nil, errors.Is(err, ErrClosed), errors.Is(err, ErrUnavailable):
 		return err
 	case errors.Is(err, driver.ErrClosed):
-		return fmt.Errorf("%w: its connection was closed", ErrClosed)
+		return errNoConnection
 	case transient(err):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case errors.Is(err, ErrInvalid): // no server has said so

@@ -74,6 +74,14 @@ func (l *leash) untie() bool {
 	return loosen == nil || loosen()
 }
 
+// part has it know nothing of the caller any more, whose context may be recycled when the call has
+// returned: a driver that goes on with the request may still ask the leash.
+func (l *leash) part() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.caller = l.pool.base
+}
+
 // ends returns two channels of which one is closed when ctx ends; either may be nil.
 func ends(ctx context.Context) (own, callers <-chan struct{}) {
 	l, ok := ctx.(*leash)
@@ -96,11 +104,15 @@ func (l *leash) callerEnded() {
 }
 
 // whyEnded asks a context that has ended, in a goroutine that nobody else could recover: the
-// context of a request may be cancelled, be recycled, and panic from then on.
+// context of a request may be cancelled, be recycled, and panic from then on, or be another
+// request's, which has not ended. Package context panics where a context is done without a reason.
 func whyEnded(ask func() error) (why error) {
 	why = context.Canceled
 	defer func() { _ = recover() }()
-	return ask()
+	if said := ask(); said != nil {
+		return said
+	}
+	return why
 }
 
 func (l *leash) finish(why error) {

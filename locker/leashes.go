@@ -59,9 +59,14 @@ func (p *leashes) release(l *leash, err error) {
 	// The answer has come, so that nobody waits for anything that might end with l.
 	over := err == nil || answered(err) || driver.OutcomeOf(err) == driver.OutcomeReplied
 	untied := l.untie()
-	if !p.keep(l, over && untied && l.inner.Err() == nil) {
-		l.cancel()
+	if p.keep(l, over && untied && l.inner.Err() == nil) {
+		return
 	}
+	if !untied {
+		l.callerEnded()
+	}
+	l.cancel()
+	l.part()
 }
 
 // keep lets go of l, and has it serve another request if it is good for that. It returns
