@@ -36,8 +36,12 @@ func (w *waiter) leave() {
 
 // why says why w did not have the lock when it left the line at the end of ctx.
 func (w *waiter) why(ctx context.Context) error {
+	since := w.begun
+	if w.err == ErrClosed {
+		since = time.Time{} // it was in the way until then
+	}
 	if w.inTheWay != nil {
-		if locked := w.inTheWay.lockedSince(w.begun); locked != nil {
+		if locked := w.inTheWay.lockedSince(since); locked != nil {
 			return locked
 		}
 	}

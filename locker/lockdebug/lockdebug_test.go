@@ -31,13 +31,17 @@ func (w willing) Do(_ context.Context, cmd driver.Command) (driver.Value, error)
 		return "OK", nil
 	case cmd.Name() == "SET":
 		return nil, nil
+	case cmd.NumKeys == 5 && !w.held[cmd.Args[3]]:
+		w.held[cmd.Args[3]] = true
+		return []any{int64(1), "0"}, nil
 	case cmd.NumKeys == 5: // a place in the queue
 		return []any{int64(0), int64(10000), "gl1|m|0|0|10000|x|", ""}, nil
 	}
 	return int64(1), nil
 }
 
-// show runs a test on a client that holds and waits for locks of these names.
+// show runs a test on a client that holds and waits for locks of these names: at the server, and
+// behind who does.
 func show(t *testing.T, names []string, test func(h http.Handler)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,9 +52,11 @@ func show(t *testing.T, names []string, test func(h http.Handler)) {
 			m := c.Mutex(name)
 			_, err := m.Lock(t.Context())
 			require.NoError(t, err)
-			go m.Lock(t.Context())
-			synctest.Wait()
-			time.Sleep(time.Second)
+			for range 2 {
+				go m.Lock(t.Context())
+				synctest.Wait()
+				time.Sleep(time.Second / 2)
+			}
 		}
 		test(Handler(c))
 	})
@@ -73,7 +79,7 @@ func TestPageShowsLeasesAndWaiters(t *testing.T) {
 		assert.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
 		assert.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 		body := w.Body.String()
-		for _, text := range []string{"Held: 2", "Waiting: 2", "orders:42", "cron", "behind another goroutine"} {
+		for _, text := range []string{"Held: 2", "Waiting: 4", "orders:42", "cron", "behind another goroutine"} {
 			assert.Contains(t, body, text)
 		}
 		assert.NotContains(t, body, "http-equiv")
@@ -95,7 +101,10 @@ func TestJSON(t *testing.T) {
 			assert.Equal(t, 2.0, lease.Held)
 			assert.Equal(t, 30.0, lease.TTL)
 			assert.Positive(t, lease.Left)
-			assert.Equal(t, Waiter{Lock: "orders:42", Mode: "exclusive", Since: lease.Since, Waited: 2, InLine: true}, r.Clients[0].Waiters[1])
+			assert.Equal(t, []Waiter{
+				{Lock: "orders:42", Mode: "exclusive", Since: lease.Since, Waited: 2},
+				{Lock: "orders:42", Mode: "exclusive", Since: lease.Since.Add(time.Second / 2), Waited: 1.5, InLine: true},
+			}, r.Clients[0].Waiters[2:])
 		}
 	})
 }
