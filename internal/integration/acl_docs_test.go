@@ -129,7 +129,7 @@ func TestThePermissionsOfOneApplicationDoNotReachAnother(t *testing.T) {
 		mustLock(t, other.Mutex(name, locker.Fenced()))
 		// What gives up leaves its id for a while.
 		_, err := waiter.Mutex(name, locker.Fenced(), locker.WaitTimeout(50*time.Millisecond)).Lock(soon(t))
-		require.ErrorIs(t, err, locker.ErrLocked)
+		require.ErrorIs(t, err, locker.ErrWaitTimeout)
 		goLock(t.Context(), waiter.Mutex(name, locker.Fenced()))
 		eventually(t, "somebody waits", func() bool { return status(t, other, name).Waiters == 1 })
 	}
