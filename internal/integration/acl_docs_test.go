@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -127,11 +128,14 @@ func TestThePermissionsOfOneApplicationDoNotReachAnother(t *testing.T) {
 	other, waiter := drivers[0].client(t, srv.Addr), drivers[0].client(t, srv.Addr)
 	for _, name := range []string{"backorders:1", "billing:1", "billing:{orders:1}", "billing:orders:1", "{orders:1}", "a}orders:1", "order"} {
 		mustLock(t, other.Mutex(name, locker.Fenced()))
-		// What gives up leaves its id for a while.
-		_, err := waiter.Mutex(name, locker.Fenced(), locker.WaitTimeout(50*time.Millisecond)).Lock(soon(t))
-		require.ErrorIs(t, err, locker.ErrWaitTimeout)
+		oneWaits := func() bool { return status(t, other, name).Waiters == 1 }
+		ctx, giveUp := context.WithCancel(t.Context())
+		gaveUp := goLock(ctx, waiter.Mutex(name, locker.Fenced()))
+		eventually(t, "somebody waits", oneWaits)
+		giveUp() // which leaves its id for a while
+		require.ErrorIs(t, (<-gaveUp).err, context.Canceled)
 		goLock(t.Context(), waiter.Mutex(name, locker.Fenced()))
-		eventually(t, "somebody waits", func() bool { return status(t, other, name).Waiters == 1 })
+		eventually(t, "somebody waits again", oneWaits)
 	}
 	every := do(t, srv, "KEYS", "*").([]any)
 	assert.Greater(t, len(every), 4*7, "records, tokens, queues and entries")
