@@ -60,8 +60,9 @@ var subscribeCases = []testCase{
 		k.receive(sub, ch, "x")
 	}},
 	{name: "Subscribe/Ack/Each", needs: needs{subscriber: true}, run: func(k *kit) {
-		// Of two channels the server acknowledges each; Add waits for both.
-		sub := k.subscribe(k.open())
+		// Of two channels the server acknowledges each; Add waits for both. They are asked
+		// for on a connection that is there, in their order.
+		sub := k.subscribe(k.open(), k.channel("before"))
 		rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: k.channel("b")}, wire.HoldLast)
 		ctx, cancel := k.within(k.time.settle)
 		defer cancel()

@@ -102,7 +102,11 @@ func (r *replay) run(ctx context.Context, h history) error {
 		if r.model.hold(s.claim.name) == nil {
 			return r.failure("", "the model does not let it have the lock in the end")
 		}
-		if status, err := r.client.Inspect(ctx, r.name); err != nil || len(status.Holders) != 1 || status.Holders[0].Metadata != s.claim.name {
+		status, err := r.client.Inspect(ctx, r.name)
+		if r.delayed(at) {
+			return errDelayed
+		}
+		if err != nil || len(status.Holders) != 1 || status.Holders[0].Metadata != s.claim.name {
 			return r.failure("", fmt.Sprintf("Inspect shows %+v, %v", status, err))
 		}
 		s, _ = r.crew.next(doing{verb: end})
@@ -133,7 +137,7 @@ func (r *replay) step(ctx context.Context, at time.Duration, s *sending, again b
 	if err == nil {
 		err = r.checkState(ctx)
 	}
-	if late := time.Since(r.begun) - at; late > r.slack {
+	if r.delayed(at) {
 		return errDelayed
 	}
 	if err != nil {
@@ -143,6 +147,9 @@ func (r *replay) step(ctx context.Context, at time.Duration, s *sending, again b
 	r.learn(s, want, again)
 	return nil
 }
+
+// delayed tells whether what was to happen at that time is too late to have been foretold.
+func (r *replay) delayed(at time.Duration) bool { return time.Since(r.begun)-at > r.slack }
 
 // learn tells the workers what they hold, by replies and messages.
 func (r *replay) learn(s *sending, want modelReply, again bool) {
