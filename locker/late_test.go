@@ -160,3 +160,50 @@ func TestAttachKnowsEachOfItsEarlierAttempts(t *testing.T) {
 		})
 	}
 }
+
+// Nothing is heard of a request that has taken the lock until the next one under the same id. The
+// lease counts from the send of that, and so it does at the server.
+func TestLeaseThatIsAskedForAgainLastsAsLongAtTheServer(t *testing.T) {
+	const ttl = 10 * time.Second
+	for name, opts := range map[string][]Option{"mutex": {Fenced()}, "hold": {Reentrant()}} {
+		opts = append(opts, TTL(ttl))
+		for call, take := range map[string]func(t *testing.T, m *Mutex, detached string) (*Lease, error){
+			"Lock":   func(t *testing.T, m *Mutex, _ string) (*Lease, error) { return m.Lock(t.Context()) },
+			"Attach": func(t *testing.T, m *Mutex, id string) (*Lease, error) { return m.Attach(t.Context(), id) },
+		} {
+			t.Run(name+" "+call, func(t *testing.T) {
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					m, detached := f.client(t).Mutex("k", opts...), ""
+					if call == "Attach" {
+						lease, err := f.client(t).Mutex("k", opts...).Lock(t.Context())
+						require.NoError(t, err)
+						detached, err = lease.Detach(t.Context(), ttl)
+						require.NoError(t, err)
+					}
+					lost := false
+					f.set(func() {
+						f.after = func(context.Context, driver.Command) error {
+							if lost {
+								return nil
+							}
+							lost = true
+							time.Sleep(time.Second)
+							return errLostReply
+						}
+					})
+					begun := time.Now()
+					lease, err := take(t, m, detached)
+					require.NoError(t, err)
+					require.True(t, lost)
+					require.Equal(t, time.Second, time.Since(begun))
+					assert.Equal(t, ttl-margin(ttl), time.Until(lease.Deadline()))
+					status, err := lease.tenure.client.Inspect(t.Context(), "k")
+					require.NoError(t, err)
+					require.Len(t, status.Holders, 1)
+					assert.Equal(t, ttl, status.Holders[0].Remaining)
+					assert.Equal(t, ttl, f.TTL("k"))
+				})
+			})
+		}
+	}
+}
