@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -105,6 +106,50 @@ func TestUnlockWaitsForAnExtend(t *testing.T) {
 				assert.NoError(t, <-unlocked)
 				require.NotNil(t, granted(got))
 				assert.LessOrEqual(t, f.TTL("k"), DefaultTTL)
+			})
+		})
+	}
+}
+
+// A renewal and an Extend are in flight. Unlock waits for both, whichever is answered first.
+func TestUnlockWaitsForAnExtendBesideARenewal(t *testing.T) {
+	for _, first := range []string{"renewal", "extend"} {
+		t.Run(first+" first", func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				lease, err := f.client(t).Mutex("k").Lock(t.Context())
+				require.NoError(t, err)
+				answers := map[string]chan struct{}{"renewal": make(chan struct{}), "extend": make(chan struct{})}
+				asked := make(chan string, len(answers))
+				f.set(func() {
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if cmd.Args[1] != mutexFamily.renew.sha {
+							return nil
+						}
+						what := "renewal"
+						if slices.Contains(cmd.Args, millis(time.Hour)) {
+							what = "extend"
+						}
+						asked <- what
+						<-answers[what]
+						return errLostReply
+					}
+				})
+				require.Equal(t, "renewal", <-asked)
+				extended, unlocked := make(chan error, 1), make(chan error, 1)
+				go func() { extended <- lease.Extend(t.Context(), time.Hour) }()
+				require.Equal(t, "extend", <-asked)
+				go func() { unlocked <- lease.Unlock(t.Context()) }()
+				synctest.Wait()
+				close(answers[first])
+				delete(answers, first)
+				synctest.Wait()
+				assert.Empty(t, unlocked, "another request may lengthen the lease still")
+				for _, answer := range answers {
+					close(answer)
+				}
+				assert.ErrorIs(t, <-extended, ErrReleased)
+				assert.NoError(t, <-unlocked)
+				assert.False(t, f.Exists("k"))
 			})
 		})
 	}
