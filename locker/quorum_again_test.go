@@ -541,37 +541,43 @@ func TestQuorumLeaseIsNotBroughtBackToANodeThatMayHaveHadIt(t *testing.T) {
 				never(t, f, lease)
 			})
 		})
-		t.Run("unanswered and refused", func(t *testing.T) {
-			setup(t, func(t *testing.T, nodes fakeQuorum, c *Client, order order) {
-				// The first request is answered by nobody, and the next, under the same id, with no by a node
-				// that has forgotten the lease meanwhile and given it to others.
-				f, first := nodes[order[0]], atomic.Bool{}
-				for _, other := range nodes {
-					other.set(func() {
-						asked := false
-						other.before = func(_ context.Context, cmd driver.Command) error {
-							if isAcquire(cmd) && !asked && other != f {
-								asked = true
-								return errLostReply
+		for name, late := range map[string]time.Duration{"unanswered and refused": 0, "unanswered and refused late": 3 * time.Millisecond} {
+			t.Run(name, func(t *testing.T) {
+				setup(t, func(t *testing.T, nodes fakeQuorum, c *Client, order order) {
+					// The first request is answered by nobody, and the next, under the same id, with no by a node
+					// that has forgotten the lease meanwhile and given it to others.
+					f, first := nodes[order[0]], atomic.Bool{}
+					for _, other := range nodes {
+						other.set(func() {
+							asked := false
+							other.before = func(_ context.Context, cmd driver.Command) error {
+								if isAcquire(cmd) && !asked && other != f {
+									asked = true
+									return errLostReply
+								}
+								return nil
 							}
-							return nil
-						}
-						other.after = func(_ context.Context, cmd driver.Command) error {
-							if isAcquire(cmd) && other == f && first.CompareAndSwap(false, true) {
-								f.Del("k")
-								must(t, f.client(t).Mutex("k", append(opts, TTL(10*time.Second), NoRenewal())...))
-								return errLostReply
+							other.after = func(_ context.Context, cmd driver.Command) error {
+								if !isAcquire(cmd) || other != f {
+									return nil
+								}
+								if first.CompareAndSwap(false, true) {
+									f.Del("k")
+									must(t, f.client(t).Mutex("k", append(opts, TTL(10*time.Second), NoRenewal())...))
+									return errLostReply
+								}
+								time.Sleep(late)
+								return nil
 							}
-							return nil
-						}
-					})
-				}
-				lease := must(t, c.Mutex("k", opts...))
-				everywhere()
-				require.False(t, f.has(lease, "k"))
-				never(t, f, lease)
+						})
+					}
+					lease := must(t, c.Mutex("k", opts...))
+					everywhere()
+					require.False(t, f.has(lease, "k"))
+					never(t, f, lease)
+				})
 			})
-		})
+		}
 		t.Run("in quarantine", func(t *testing.T) {
 			setup(t, func(t *testing.T, nodes fakeQuorum, c *Client, order order) {
 				f := nodes[order[0]]
