@@ -385,3 +385,57 @@ func TestUnlockUnansweredUntilTheLeaseIsOverIsNotSaidToHaveReleased(t *testing.T
 		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrTaken)
 	})
 }
+
+// A release that was asked for when the lease had run out, and not answered, has released nothing.
+func TestUnlockUnansweredAfterTheLeaseIsOverIsNotSaidToHaveReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease, err := f.client(t).Mutex("k", TTL(2*time.Second), NoRenewal()).Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		f.set(func() { f.before = func(context.Context, driver.Command) error { return errLostReply } })
+		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
+		f.heal()
+		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrAbsent)
+	})
+}
+
+// The server has lengthened the lease until long after its end here, which nobody has heard. For
+// as long it is released in the background.
+func TestReleaseGoesOnForAsLongAsARenewalThatWasNotAnsweredMayLast(t *testing.T) {
+	const ttl = time.Minute
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease, err := f.client(t).Mutex("k", TTL(ttl)).Lock(t.Context())
+		require.NoError(t, err)
+		lapse := time.Now().Add(ttl)
+		f.set(func() { f.after = func(context.Context, driver.Command) error { return errLostReply } })
+		<-lease.Context().Done()
+		time.Sleep(time.Until(lapse))
+		require.Greater(t, f.TTL("k"), ttl/2)
+		f.set(func() { f.before = f.after })
+		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
+		f.heal()
+		time.Sleep(errandPause)
+		assert.False(t, f.Exists("k"), "%v left", f.TTL("k"))
+	})
+}
+
+// Close does not release what an Unlock is about to: that would find nothing, and say so.
+func TestCloseLeavesTheReleaseToAnUnlockInProgress(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease, err := f.client(t).Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		answer, unlocked := make(chan struct{}), make(chan error, 1)
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error {
+				<-answer
+				return nil
+			}
+		})
+		go func() { unlocked <- lease.Unlock(t.Context()) }()
+		synctest.Wait()
+		_, _, ok := lease.tenure.startClose()
+		assert.False(t, ok)
+		close(answer)
+		assert.NoError(t, <-unlocked)
+	})
+}
