@@ -294,6 +294,36 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
+// Who reads with the token of the last writer writes with one of its own: to a resource it would be
+// that writer otherwise.
+func TestUpgradeBehindAWriterDrawsALargerToken(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, write := f.sides(t, Fenced())
+		writer := must(t, write)
+		require.NoError(t, writer.Unlock(t.Context()))
+		r := must(t, read)
+		require.Equal(t, writer.Token(), r.Token())
+		w, err := r.Upgrade(t.Context())
+		require.NoError(t, err)
+		assert.Greater(t, w.Token(), r.Token())
+		require.NoError(t, w.Unlock(t.Context()))
+
+		other := must(t, read)
+		require.Equal(t, w.Token(), other.Token())
+		upgraded := make(chan *Lease, 1)
+		go func() {
+			waited, err := r.Upgrade(t.Context())
+			assert.NoError(t, err)
+			upgraded <- waited
+		}()
+		require.Nil(t, granted(upgraded))
+		require.NoError(t, other.Unlock(t.Context()))
+		waited := granted(upgraded)
+		require.NotNil(t, waited)
+		assert.Greater(t, waited.Token(), other.Token())
+	})
+}
+
 func TestReadersAndWriterHandOver(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		for _, mode := range []Option{ForReading(), ForWriting(), Reentrant()} {
@@ -555,5 +585,23 @@ func TestMutexDrawsNoTokenOfALockWithOwners(t *testing.T) {
 		reader, err := read.Lock(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, writer.Token(), reader.Token())
+	})
+}
+
+// The last token is kept for as long as somebody reads from time to time, though nobody writes: else
+// what is read later would seem to be older.
+func TestReadersKeepTheTokenOfTheLastWriter(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, write := f.sides(t, Fenced())
+		writer := must(t, write)
+		require.NoError(t, writer.Unlock(t.Context()))
+		for range 5 {
+			time.Sleep(fenceRetention - time.Minute)
+			reader := must(t, read)
+			assert.Equal(t, writer.Token(), reader.Token())
+			require.NoError(t, reader.Unlock(t.Context()))
+		}
+		time.Sleep(fenceRetention)
+		assert.False(t, f.Exists(read.keys.fence))
 	})
 }
