@@ -111,6 +111,18 @@ func TestUnlockWaitsForAnExtend(t *testing.T) {
 	}
 }
 
+// Where memory is short a lease is lengthened and the record does not tell. What asks for less, when it can
+// be written again, does not shorten it.
+func TestExtendOfARecordThatTellsLessThanItHasOnlyLengthens(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease, err := f.client(t).Mutex("k", TTL(30*time.Second)).Lock(t.Context())
+		require.NoError(t, err)
+		f.SetTTL("k", time.Hour)
+		require.NoError(t, lease.Extend(t.Context(), time.Minute))
+		assert.Equal(t, time.Hour, f.TTL("k"))
+	})
+}
+
 // A renewal and an Extend are in flight. Unlock waits for both, whichever is answered first.
 func TestUnlockWaitsForAnExtendBesideARenewal(t *testing.T) {
 	for _, first := range []string{"renewal", "extend"} {
