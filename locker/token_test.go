@@ -33,3 +33,15 @@ func TestTakingAFencedHoldUpDrawsATokenWhoeverDoes(t *testing.T) {
 		})
 	}
 }
+
+// The last token is kept for as long as the longest lease asks for, though the owner has taken the lock in
+// another process since, for less.
+func TestAShorterReentryKeepsTheTokenForAsLong(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		job := As(NamedOwner("job"))
+		long := must(t, f.client(t).Mutex("k", Reentrant(), Fenced(), job, NoRenewal(), TTL(2*fenceRetention)))
+		short := must(t, f.client(t).Mutex("k", Reentrant(), Fenced(), job, TTL(time.Minute)))
+		assert.Greater(t, short.Token(), long.Token())
+		assert.Equal(t, 4*fenceRetention, f.TTL(long.mutex.keys.fence))
+	})
+}
