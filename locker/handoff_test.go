@@ -10,9 +10,14 @@ import (
 
 // crowd gives m waiters that never ask again. Each has a place for life.
 func (f *fakeDeployment) crowd(t *testing.T, m *Mutex, n int, life time.Duration) {
+	f.crowdAt(t, m, n, place{life: life})
+}
+
+func (f *fakeDeployment) crowdAt(t *testing.T, m *Mutex, n int, p place) {
 	for range n {
 		r := &request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: "dead", tail: "|", ttl: time.Minute, px: "60000"}
-		_, _, err := m.client.store.acquire(t.Context(), r, place{reservation: newID(), life: life})
+		p.reservation = newID()
+		_, _, err := m.client.store.acquire(t.Context(), r, p)
 		require.ErrorIs(t, err, ErrLocked)
 		time.Sleep(time.Millisecond)
 	}
@@ -94,4 +99,35 @@ func TestPausedWaiterCostsItsReservation(t *testing.T) {
 		assert.NotNil(t, <-got)
 		assert.LessOrEqual(t, time.Since(begun), 3*time.Second+20*time.Millisecond)
 	})
+}
+
+// A place that has less than a millisecond left is none: no lease could be given for it, as the
+// record of one that lasts 0 ms is deleted at once.
+func TestPlaceAboutToEndIsNotGrantedTheLock(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": nil, "writer": {ForWriting()}, "reentrant": {Reentrant()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", opts...)
+				held, err := m.Lock(t.Context())
+				require.NoError(t, err)
+				const life = 100 * time.Millisecond
+				messages := f.NewSubscriber()
+				defer messages.Close()
+				messages.Subscribe("listens")
+				go func() {
+					for range messages.Messages() {
+					}
+				}()
+				f.crowdAt(t, m, 1, place{channel: "listens", life: life}) // takes a millisecond
+				got := background(t, f.client(t).Mutex("k", opts...))
+				time.Sleep(life - time.Millisecond - 500*time.Microsecond)
+				begun := time.Now()
+				require.NoError(t, held.Unlock(t.Context()))
+				lease := granted(got)
+				require.NotNil(t, lease)
+				assert.Zero(t, time.Since(begun))
+				require.NoError(t, lease.Extend(t.Context(), time.Minute))
+			})
+		})
+	}
 }
