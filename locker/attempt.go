@@ -182,6 +182,9 @@ func (a *attempt) repeat(ctx context.Context, next time.Time) (*Lease, error) {
 			p = a.place(next) // as of now, since the hint that messages arrive may be gone
 		}
 		sent, before := now(), a.late
+		if a.line != nil {
+			a.line.asks(sent.at)
+		}
 		a.late = true // until it is answered, also where the driver or ctx panics
 		g, err := a.request(ctx, p, sent)
 		a.late = before

@@ -27,6 +27,9 @@ type line struct {
 	// the queue. Only who leads uses it.
 	attempt *attempt
 	reason  error // why the leader does not have the lock, as far as it knows
+	// silent is when the first request was made since which those who led have had no answer;
+	// zero if the last one was answered.
+	silent time.Time
 
 	first, last *waiter
 }
@@ -131,6 +134,7 @@ func (s *lines) end(ln *line) {
 		delete(s.byRecord, record)
 	}
 	ln.mutex, ln.other, ln.attempt, ln.behind, ln.reason, ln.past = nil, nil, nil, false, nil, nil
+	ln.silent = time.Time{}
 	if len(s.idle) < maxSpares {
 		s.idle = append(s.idle, ln)
 	}
@@ -161,7 +165,7 @@ func (s *lines) close() {
 func (ln *line) hold(t *tenure) (waited bool) {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
-	ln.led, ln.attempt, ln.reason, ln.tenure, ln.past = false, nil, nil, t, nil
+	ln.led, ln.attempt, ln.reason, ln.tenure, ln.past, ln.silent = false, nil, nil, t, nil, time.Time{}
 	return ln.first != nil
 }
 
@@ -257,11 +261,45 @@ func (ln *line) fail(err error) {
 	ln.callLeader()
 }
 
+// asks notes that the leader makes a request.
+func (ln *line) asks(at time.Time) {
+	ln.lines.mu.Lock()
+	defer ln.lines.mu.Unlock()
+	if ln.silent.IsZero() {
+		ln.silent = at
+	}
+}
+
 // note keeps what the leader was told.
 func (ln *line) note(reason error) {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
-	ln.reason, ln.past = reason, nil
+	ln.reason, ln.past, ln.silent = reason, nil, time.Time{}
+}
+
+// unheard tells that the server was asked before begun, and has answered nobody since: what the
+// leader was told earlier, that others have the lock, says nothing to who has come after that. It
+// needs the mutex of lines.
+//
+// Where many leaders come and go, each may have left too early for its answer. A server that is
+// well is silent, too, then, but hardly for as long.
+func (ln *line) unheard(begun time.Time) bool {
+	return !ln.silent.IsZero() && ln.silent.Before(begun) && time.Since(ln.silent) > ln.mutex.attempt()/4
+}
+
+// stillLocked is reason, a *LockedError that the leader goes by, as far as it is one to who leads
+// now and has wanted the lock since begun.
+func (ln *line) stillLocked(reason error, begun time.Time) error {
+	ln.lines.mu.Lock()
+	unheard, t := ln.unheard(begun), ln.inTheWay()
+	ln.lines.mu.Unlock()
+	switch {
+	case !unheard:
+		return reason
+	case t != nil:
+		return t.lockedSince(begun)
+	}
+	return nil
 }
 
 // callLeader makes the first in line its leader. It ends the line if there is none, unless it
@@ -272,6 +310,8 @@ func (ln *line) callLeader() {
 		ln.pop().called <- struct{}{}
 	case ln.tenure == nil:
 		ln.lines.end(ln)
+	default:
+		ln.silent = time.Time{} // nobody asks
 	}
 }
 

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -18,7 +19,7 @@ type waiter struct {
 	left       bool // without being called
 	prev, next *waiter
 	inTheWay   *tenure // of the line, when w left it; nil if none
-	reason     error   // of the leader at that time
+	reason     error   // of the leader at that time, as far as it is one to w
 }
 
 // leave takes w out of the line, unless it is called in this moment.
@@ -92,4 +93,7 @@ func (ln *line) remove(w *waiter) {
 	}
 	w.standing, w.prev, w.next = false, nil, nil
 	w.inTheWay, w.reason = ln.inTheWay(), ln.reason
+	if errors.Is(w.reason, ErrLocked) && ln.unheard(w.begun) {
+		w.reason = nil
+	}
 }

@@ -3,6 +3,9 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,6 +106,151 @@ func TestADeadlineInLineInAnOutageIsUnavailable(t *testing.T) {
 		f.heal()
 		cancel()
 		<-leader
+	})
+}
+
+// deadlines has calls of 300 ms begin each 100 ms, for so long, and returns what each that begins
+// later than from was told.
+func deadlines(t *testing.T, m *Mutex, d, from time.Duration) <-chan error {
+	const every = 100 * time.Millisecond
+	told := make(chan error, d/every)
+	var calls sync.WaitGroup
+	for at := time.Duration(0); at < d; at += every {
+		end := lockEnds(within(t, requestTime), m)
+		calls.Go(func() {
+			if err := <-end; at >= from {
+				told <- err
+			}
+		})
+		time.Sleep(every)
+	}
+	calls.Wait()
+	close(told)
+	return told
+}
+
+// What the first in line was told before the server hung was told to all who came after it, one
+// behind the other, for as long as it hung.
+func TestALineWhoseCallersHaveLittleTimeHearsOfAnOutage(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		t.Run(fmt.Sprint("held by its own client: ", own), func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				c := f.client(t)
+				holder := f.client(t)
+				if own {
+					holder = c
+				}
+				opts := []Option{TTL(3 * time.Second)}
+				lease := granted(background(t, holder.Mutex("k", opts...)))
+				m := c.Mutex("k", opts...)
+				for err := range deadlines(t, m, 5*time.Second, 0) {
+					assert.ErrorIs(t, err, ErrLocked, "before")
+				}
+				meanwhile := lockEnds(within(t, requestTime), m)
+				time.Sleep(100 * time.Millisecond)
+				f.hang()
+				for err := range deadlines(t, m, time.Minute, 3*time.Second) {
+					assertUnanswered(t, err, "while the server hangs")
+				}
+				assert.ErrorIs(t, <-meanwhile, ErrLocked)
+				f.heal()
+				assert.ErrorIs(t, lease.Err(), ErrLost)
+				next, err := m.Lock(within(t, 5*time.Second))
+				require.NoError(t, err)
+				require.NoError(t, next.Unlock(t.Context()))
+				assert.Empty(t, c.lines.byRecord)
+			})
+		})
+	}
+}
+
+// Who comes while the first in line waits for an answer is told that there is none; who was there
+// before, or comes before the server is asked again, that the lock is held.
+func TestALineTellsWhatWasHeardUntilTheServerIsAskedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		f.hold(t)
+		m := f.client(t).Mutex("k")
+		ctx, cancel := context.WithCancel(t.Context())
+		first := lockEnds(ctx, m)
+		time.Sleep(100 * time.Millisecond)
+		f.hang()
+		assert.ErrorIs(t, <-lockEnds(within(t, requestTime), m), ErrLocked, "the server was not asked since")
+		before := lockEnds(within(t, 2*time.Second), m)
+		time.Sleep(pollInterval)
+		assertUnanswered(t, <-lockEnds(within(t, 900*time.Millisecond), m), "after the server was asked again")
+		assert.ErrorIs(t, <-before, ErrLocked)
+		f.heal()
+		cancel()
+		assert.ErrorIs(t, <-first, ErrLocked)
+	})
+}
+
+// A lock that this client holds is held, whatever the server says.
+func TestALockHeldByTheOwnClientIsLockedInAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		granted(background(t, m))
+		first := lockEnds(within(t, 2*time.Second), m)
+		time.Sleep(100 * time.Millisecond)
+		f.hang()
+		for err := range deadlines(t, m, 5*time.Second, 0) {
+			assert.ErrorIs(t, err, ErrLocked)
+			assert.NotErrorIs(t, err, ErrUnavailable)
+		}
+		assert.ErrorIs(t, <-first, ErrLocked)
+		f.heal()
+	})
+}
+
+// Where each of many callers leaves soon after it has become the first in line, few wait for an
+// answer. The server is well all the same.
+func TestManyShortWaitsInLineAreNoOutage(t *testing.T) {
+	const trip = 10 * time.Millisecond
+	for _, most := range []time.Duration{2, 5, 20} {
+		t.Run(fmt.Sprintf("of %d round trips", most), func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				f.hold(t)
+				m := f.client(t).Mutex("k")
+				f.slow(trip)
+				r := rand.New(rand.NewPCG(1, 2))
+				var ends []<-chan error
+				for range 600 {
+					ends = append(ends, lockEnds(within(t, most*trip), m))
+					time.Sleep(time.Microsecond + time.Duration(r.ExpFloat64()*float64(trip)/2))
+				}
+				for _, end := range ends {
+					err := <-end
+					assert.ErrorIs(t, err, ErrLocked)
+					assert.NotErrorIs(t, err, ErrUnavailable)
+				}
+				f.heal()
+			})
+		})
+	}
+}
+
+// What is not answered to who was the last to ask is no outage long after.
+func TestARequestThatNobodyWaitsForAnyMoreIsForgotten(t *testing.T) {
+	const trip = 10 * time.Millisecond
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		lease := granted(background(t, m))
+		last := lockEnds(within(t, 1500*time.Millisecond), m)
+		time.Sleep(500 * time.Millisecond)
+		f.hang() // until it has asked again
+		assert.ErrorIs(t, <-last, ErrLocked)
+		f.heal()
+		time.Sleep(5 * time.Second)
+		f.slow(trip)
+		first := background(t, m)
+		second := lockEnds(within(t, trip+trip/2), m)
+		synctest.Wait()
+		require.NoError(t, lease.Unlock(t.Context()))
+		err := <-second // while the first asks
+		assert.ErrorIs(t, err, ErrLocked)
+		assert.NotErrorIs(t, err, ErrUnavailable)
+		f.heal()
+		assert.NotNil(t, <-first)
 	})
 }
 

@@ -16,6 +16,9 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 	if err == nil || answered(err) || ctx.Err() == nil && a.client.ctx.Err() == nil {
 		return err
 	}
+	if a.line != nil && errors.Is(a.reason, ErrLocked) {
+		a.reason = a.line.stillLocked(a.reason, a.begun)
+	}
 	vote, isVote := errors.AsType[*QuorumError](err)
 	switch {
 	case a.reason != nil:
