@@ -209,7 +209,8 @@ func (h *hub) refresh(s *slot) {
 	}
 }
 
-// released wakes those who wait for a lock that this client has released, if no message will.
+// released wakes those who lead a line for a lock that this client has released, if no message
+// will. There are few of them; others, who may be thousands, look again soon by themselves.
 func (h *hub) released(m *Mutex) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -217,7 +218,7 @@ func (h *hub) released(m *Mutex) {
 		return
 	}
 	for _, s := range h.slots {
-		if s.mutex.keys.record == m.keys.record {
+		if s.mutex.linesUp && s.mutex.keys.record == m.keys.record {
 			s.wake(wakeUp{hint: true})
 		}
 	}

@@ -364,6 +364,77 @@ func TestLongHoldsArePassedOnAtOnceWithoutMessages(t *testing.T) {
 	})
 }
 
+// One release asks nobody to look but who leads a line: of hundreds that wait by themselves all but one
+// would ask in vain.
+func TestAReleaseWithoutMessagesIsNoStampede(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		f.noPubSub = true
+		c := f.client(t)
+		m := c.Mutex("k")
+		lease := granted(background(t, m))
+		next := background(t, m)
+		time.Sleep(2 * hearTime) // so that it has its place first
+		ctx, cancel := context.WithCancel(t.Context())
+		const n = 200
+		var ends []<-chan error
+		for range n / 2 {
+			for _, opt := range []Option{NoRenewal(), Retry(Constant(time.Minute))} {
+				ends = append(ends, lockEnds(ctx, c.Mutex("k", opt)))
+			}
+		}
+		time.Sleep(5*time.Second + pollInterval/2)
+		s, err := c.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, n+1, s.Waiters)
+		f.reset()
+		require.NoError(t, lease.Unlock(t.Context()))
+		synctest.Wait()
+		assert.Equal(t, []string{"EVALSHA", "EVALSHA"}, f.commands(), "the release, and who leads the line")
+		heir := granted(next)
+		require.NotNil(t, heir)
+		cancel()
+		for _, end := range ends {
+			assert.ErrorIs(t, <-end, context.Canceled)
+		}
+		require.NoError(t, heir.Unlock(t.Context()))
+	})
+}
+
+// Nor does it look when the lock has left this client and is not free.
+func TestWhoLeadsWithoutMessagesIsNotWokenForALockThatIsHeld(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, f *fakeDeployment, lease *Lease){
+		"detached": func(t *testing.T, _ *fakeDeployment, lease *Lease) {
+			_, err := lease.Detach(t.Context(), time.Minute)
+			require.NoError(t, err)
+		},
+		"taken": func(t *testing.T, f *fakeDeployment, lease *Lease) {
+			require.NoError(t, f.Set("k", "another"))
+			f.SetTTL("k", time.Minute)
+			require.ErrorIs(t, lease.Extend(t.Context(), time.Minute), ErrTaken)
+		},
+		"taken before Unlock": func(t *testing.T, f *fakeDeployment, lease *Lease) {
+			require.NoError(t, f.Set("k", "another"))
+			f.SetTTL("k", time.Minute)
+			require.ErrorIs(t, lease.Unlock(t.Context()), ErrTaken)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				f.noPubSub = true
+				m := f.client(t).Mutex("k")
+				lease := granted(background(t, m))
+				ended := lockEnds(within(t, 10*time.Second), m)
+				time.Sleep(5*time.Second + pollInterval/2)
+				asked := f.acquires()
+				end(t, f, lease)
+				synctest.Wait()
+				assert.Zero(t, asked.Load())
+				assert.ErrorIs(t, <-ended, ErrLocked)
+			})
+		})
+	}
+}
+
 // Who waits at the server for a line, and gives up, leaves the lock to be passed on once more.
 func TestWhoGivesUpBehindALongHoldLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {

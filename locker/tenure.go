@@ -184,7 +184,8 @@ func (t *tenure) vacate() {
 	if t.released || t.outcome != nil {
 		t.heardAt = time.Now()
 	}
-	if t.line.vacate(t, t.turn != nil && t.turn.others) {
+	led := t.line.vacate(t, t.turn != nil && t.turn.others)
+	if led && t.released && t.outcome == nil { // else the lock is not known to be free
 		t.client.hub.released(t.mutex)
 	}
 }
