@@ -176,6 +176,9 @@ func (q *quorum) close() error {
 	// A release that a majority has confirmed is still on its way to the others. They
 	// would keep the lock for its TTL.
 	late := time.AfterFunc(closeTime, q.stop)
+	for _, node := range q.nodes {
+		node.sayAgain(true)
+	}
 	q.wg.Wait()
 	for _, node := range q.nodes {
 		node.line.close()

@@ -3,6 +3,7 @@ package locker
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -12,12 +13,14 @@ import (
 // A script that arrives after its id is over takes nothing, since the server has been told
 // to remember that. SET cannot know of it: where the node was so slow that what ends the
 // lease, or the attempt, has overtaken it on another connection, the node would keep the
-// lock for a whole TTL. So that is put to the node once more, as soon as SET is answered.
+// lock for a whole TTL. So that is put to the node once more, as soon as SET is answered or has
+// had its time.
 type bid struct {
 	moot atomic.Bool // what has not gone out by now never does
 	late atomic.Bool // a node had not answered when it was decided
 
 	heard chan struct{} // closed when those that are late have answered; nil if none is
+	life  time.Duration // for how long a node that does not answer is told what ends it
 
 	mu    sync.Mutex
 	over  *call   // what ends the lease or the attempt, if late
@@ -47,13 +50,13 @@ func (b *bid) answer(n *node, set driver.Result) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.over == nil: // what ends it comes later
+	case b.over == nil && !noAnswer(set): // what ends it comes later
 	case !b.ended:
 		// Were it told now, a release that is under way would find nothing, and seem to
 		// be that of a lease that was lost.
 		b.again.add(n.place)
 	default:
-		n.quorum.tell(*b.over, only(n.place))
+		n.owe(*b.over, b.life)
 	}
 }
 
@@ -70,6 +73,6 @@ func (b *bid) settled(q *quorum) {
 		return
 	}
 	defer q.wg.Done()
-	q.tell(*b.over, b.again)
+	q.owe(*b.over, b.life, b.again)
 	b.again = 0
 }

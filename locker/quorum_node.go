@@ -32,6 +32,7 @@ type node struct {
 	preparing atomic.Bool               // a connection is being made that no request waits for
 
 	line pipeline[inquiry]
+	dues dues
 }
 
 // nodeRequests is how many requests to a node are under way if it does not answer soon.

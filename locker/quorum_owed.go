@@ -7,7 +7,8 @@ import "github.com/golocker/golocker/locker/driver"
 // that it is.
 //
 // Most have only not answered yet, since a majority has decided, and do so within a round trip: a key that stays for a
-// minute would be too much for that. Where the lease is over before, the node is told when its time has passed.
+// minute would be too much for that. Where the lease is over before, the node is told when its time has passed, and again
+// if it does not answer that either.
 
 // noAnswer tells that the node may do what it was asked, or have done it.
 func noAnswer(r driver.Result) bool {
@@ -24,8 +25,8 @@ func (r *rest) owes(last bool) bool {
 	defer r.mu.Unlock()
 	if last {
 		r.lost |= r.owed
+		r.warned |= r.lost // by the release, as well as can be
 	}
-	r.warned |= r.lost // by the release
 	return r.lost != 0
 }
 
@@ -43,7 +44,7 @@ func (r *rest) warn() {
 		return
 	}
 	if nodes := r.lost &^ r.warned; nodes != 0 {
-		r.quorum.tell(r.parting(), nodes)
+		r.quorum.owe(r.parting(), voidLife(r.tenure.mutex.ttl), nodes)
 		r.warned |= nodes
 	}
 	if r.owed&^r.warned == 0 {

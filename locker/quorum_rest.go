@@ -26,7 +26,7 @@ type rest struct {
 	heeded nodeSet    // have nothing of the lock if they refuse
 	owed   nodeSet    // were asked by a script, and have not answered
 	lost   nodeSet    // of these, have had their time
-	warned nodeSet    // of these, are told to remember for long that the lease is over
+	warned nodeSet    // of these, are told to remember for long that the lease is over, see due
 	done   bool       // asked, or not to be asked any more
 	kept   bool       // not asked
 	waits  bool       // Close waits for these: the lease is given up

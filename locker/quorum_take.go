@@ -71,7 +71,7 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 	}
 	ask := question{calls: []call{c}, lead: lead}
 	if lead != nil && lead[0].script == nil {
-		taken.bid = &bid{}
+		taken.bid = &bid{life: voidLife(r.ttl)}
 		ask.bid, ask.moot = taken.bid, &taken.bid.moot
 	}
 	err = put(ask)

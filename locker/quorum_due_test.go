@@ -1,0 +1,146 @@
+package locker
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// standsStill has the node answer nothing until what it returns is called. Then it executes what was sent by the
+// connections that it had: that is what comes within the first moment, as later connections do not get as far as to
+// send a command.
+func (f *fakeDeployment) standsStill(t *testing.T) (goOn func()) {
+	had := make(chan driver.Command, 64)
+	until := time.Now().Add(5 * time.Millisecond)
+	f.set(func() {
+		f.before = func(ctx context.Context, cmd driver.Command) error {
+			if time.Now().Before(until) && isAcquire(cmd) {
+				had <- cmd
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	})
+	return func() {
+		f.heal()
+		for len(had) > 0 {
+			f.do(t, (<-had).Args...)
+		}
+	}
+}
+
+// A node stands still when it is asked for a lock, and until what ends the lease has had its time there, too. When it
+// goes on, it takes the lock. The client is open, and makes no other request. (It is not told at the moment when it goes
+// on: a SET that comes after that is not undone.)
+func TestQuorumNodeThatStoodStillKeepsNoLockThatWasGivenUp(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for _, held := range []time.Duration{0, 2 * restPause, 2 * time.Second} {
+			for _, still := range []time.Duration{3300 * time.Millisecond, 30300 * time.Millisecond} {
+				t.Run(fmt.Sprintf("%d nodes, held for %v, goes on after %v more", n, held, still), func(t *testing.T) {
+					eachOwed(t, n, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+						for i := range n {
+							f := nodes[order[i]]
+							goOn := f.standsStill(t)
+							lease := must(t, m)
+							time.Sleep(held)
+							require.NoError(t, lease.Unlock(t.Context()))
+							time.Sleep(still)
+							goOn()
+							time.Sleep(duePause + 2*DefaultNodeTimeout)
+							synctest.Wait()
+							assert.Zero(t, nodes.holding("k"), "the node asked as number %d", i)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Nor the other nodes' word for a detached lease.
+func TestQuorumNodeThatStoodStillIsToldOfADetachedLease(t *testing.T) {
+	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+		f := nodes[order[2]]
+		f.standsStill(t)
+		lease := must(t, m)
+		time.Sleep(2 * restPause)
+		id, err := lease.Detach(t.Context(), 20*time.Second)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second)
+		f.heal()
+		time.Sleep(duePause + 2*DefaultNodeTimeout)
+		assert.True(t, f.Exists(m.keys.over(id)))
+	})
+}
+
+// A node that does not come back is told no more once it makes no difference: its requests would go on for good.
+func TestQuorumNodeThatIsGoneIsNotToldForGood(t *testing.T) {
+	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+		f := nodes[order[0]]
+		f.standsStill(t)
+		require.NoError(t, must(t, m).Unlock(t.Context()))
+		time.Sleep(30 * time.Second)
+		d := &m.client.quorum.nodes[order[0]].dues
+		waits := func() bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.timer != nil || len(d.waiting) > 0
+		}
+		for range 200 { // not while it is being told
+			if waits() {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.True(t, waits(), "it is told still")
+		time.Sleep(voidLife(DefaultTTL))
+		assert.False(t, waits())
+	})
+}
+
+// Close tells it once more, and waits for no longer than a node has time to answer.
+func TestQuorumCloseTellsANodeThatHasJustGoneOn(t *testing.T) {
+	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+		f := nodes[order[0]]
+		goOn := f.standsStill(t)
+		require.NoError(t, must(t, m).Unlock(t.Context()))
+		time.Sleep(3300 * time.Millisecond)
+		goOn()
+		require.NoError(t, m.client.Close())
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
+func TestQuorumCloseWaitsForANodeThatStandsStillOnce(t *testing.T) {
+	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+		nodes[order[0]].standsStill(t)
+		require.NoError(t, must(t, m).Unlock(t.Context()))
+		time.Sleep(3300 * time.Millisecond)
+		begun := time.Now()
+		require.NoError(t, m.client.Close())
+		assert.LessOrEqual(t, time.Since(begun), DefaultNodeTimeout)
+	})
+}
+
+// What is to be told has bounds, as has what is asked of a node that does not answer.
+func TestQuorumNodeThatStandsStillIsToldNoMoreThanSoMuch(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		n := nodes.client(t, QuorumConfig{}).quorum.nodes[0]
+		nodes[0].hang()
+		for range 3 {
+			n.told(make([]due, maxDues/2+1), allFailed(make([]call, maxDues/2+1), errLostReply))
+		}
+		n.dues.mu.Lock()
+		defer n.dues.mu.Unlock()
+		assert.Len(t, n.dues.waiting, maxDues)
+		n.dues.timer.Stop() // these are no calls
+		n.dues.waiting = nil
+	})
+}
