@@ -214,7 +214,7 @@ func TestAPermissionThatIsMissingAtTheSentinelsIsSaidToBeMissingThere(t *testing
 	nodes := servertest.Sentinel(t, asker.atSentinels())
 	eachDriver(t, func(t *testing.T, d driverUnderTest) {
 		// Lock, since Sentinels that write to a slow disk answer nobody for a while.
-		_, err := d.open(t, asker.dsn("", nodes)).Mutex("lock").Lock(soon(t))
+		_, err := d.open(t, asker.dsn("", nodes)).Mutex("lock").Lock(within(t, failoverBound))
 		requirePermissionError(t, err, rule, "Lock")
 		assert.ErrorContains(t, err, "a Sentinel's ACL")
 	})
