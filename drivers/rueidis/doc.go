@@ -53,7 +53,8 @@
 //	DisableRetry              no matter: what locks send is never marked retryable
 //	DisableCache              no matter; true also saves memory
 //	DisableAutoPipelining     no matter: lock commands are pipelined all the same
-//	AlwaysRESP2               no matter; subscribing takes one connection more
+//	AlwaysRESP2               should be true for a Cluster of Redis 8 or later, see below;
+//	                          subscribing takes one connection more
 //	ConnWriteTimeout,         how soon a dead connection is given up, 12 seconds
 //	Dialer.KeepAlive          by default. A call ends after 30 in any case. Neither must be
 //	                          negative: rueidis sends no PING then, and goes on with a
@@ -71,6 +72,16 @@
 //	                          when there is one or the client is closed.
 //	Sentinel.                 should be set: without it one lost message binds
 //	TopologyRefreshInterval   the client to a former master
+//
+// # A node that was removed from a Cluster
+//
+// From Redis 8 on rueidis asks the nodes of a Cluster for CLUSTER SHARDS, and believes
+// who answers first. One that was removed from the Cluster, and goes on, answers that it is
+// a Cluster of one shard without slots. If its address was given to rueidis, which asks it for
+// ever, calls fail now and then, or always if no other address was given, until the
+// program is started with others. With AlwaysRESP2 rueidis does not know the server's
+// version and asks for CLUSTER SLOTS, to which such a node answers with nothing. A client
+// that was opened by name has it.
 //
 // # Dead connections
 //

@@ -1,22 +1,12 @@
 package rueidis
 
 import (
-	"crypto/tls"
 	"testing"
 	"testing/synctest"
 
 	rue "github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
-
-	"github.com/golocker/golocker/locker/driver"
 )
-
-// The dialer does TLS, but rueidis has to know: a Cluster's node may have a plain
-// port as well, which it would take.
-func TestTLSPortsOfCluster(t *testing.T) {
-	cfg := driver.Config{Mode: driver.ModeCluster, TLS: &tls.Config{}}
-	assert.Same(t, cfg.TLS, options(cfg, nil).TLSConfig)
-}
 
 // A hook that found no room ends with the connection: rueidis could not close it
 // otherwise.

@@ -43,7 +43,6 @@ func options(cfg driver.Config, dialer *netdial.Dialer) rue.ClientOption {
 			return dialer.Dial(context.WithoutCancel(ctx), cfg.Network, addr)
 		},
 		ConnWriteTimeout: cfg.Timeout,
-		TLSConfig:        cfg.TLS, // only has rueidis take the TLS ports of a Cluster's nodes
 
 		// Locks are never read from a cache, and without it servers that
 		// refuse CLIENT TRACKING or RESP3 will do.
@@ -75,6 +74,13 @@ func options(cfg driver.Config, dialer *netdial.Dialer) rue.ClientOption {
 		}
 	case driver.ModeCluster:
 		opt.ClusterOption.MaxMovedRedirections = 8 // by default it follows them for ever
+		// With RESP3 it asks servers from Redis 8 on for CLUSTER SHARDS, and believes the first
+		// answer. A node that was removed from the Cluster answers, too, with a shard that has no
+		// slots; to CLUSTER SLOTS with nothing, which is not believed.
+		opt.AlwaysRESP2 = true
+		if opt.Password != "" && opt.Username == "" {
+			opt.Username = "default" // as with RESP3: AUTH without it wants a password to be needed
+		}
 	}
 	return opt
 }

@@ -137,6 +137,12 @@ func TestCluster(t *testing.T) {
 		})
 	}
 	t.Run("Lifetime", func(t *testing.T) { refusesLifetime(t, rue.ClientOption{InitAddress: nodes.Addrs()}) })
+	t.Run("NeedlessPassword", func(t *testing.T) {
+		cfg := cfg
+		cfg.Password = "pw"
+		_, err := open(t, cfg).Do(t.Context(), keyed(1, 1, "GET", "k"))
+		require.NoError(t, err)
+	})
 	t.Run("FrozenNode", func(t *testing.T) { clusterFrozenNode(t, open(t, cfg), nodes) })
 }
 
