@@ -55,7 +55,11 @@
 //
 // With Sentinel, connecting asks the Sentinels in turn. The dial timeout is
 // shared out among them and the master, so that one that hangs does not hide the
-// others. No connection is used for longer than ten seconds, so that a master
+// others. One of them is listened to, on a connection of its own. When it says that
+// another server has become the master, or a connection to another one is made, those to
+// the former one end, whatever they are used for: it goes on granting locks
+// until the Sentinels make it a replica. A call in flight there has an unknown outcome.
+// Besides, no connection is used for longer than ten seconds, so that a master
 // which was cut off and still takes itself for one is left within that time, if the
 // Sentinel that is asked first has heard of another: one that was cut off together
 // with it goes on naming it.

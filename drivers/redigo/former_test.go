@@ -89,6 +89,181 @@ func TestWaiterIsToldByTheNewMaster(t *testing.T) {
 		time.Sleep(time.Minute) // requests go to the new master
 		require.Zero(t, handOn(), "nobody was told, and the lock was found by a look")
 		require.Equal(t, subscribed, former.Count(wire.Match{Name: "SUBSCRIBE"}))
-		require.Equal(t, 1, r.Count(wire.Match{Name: "SUBSCRIBE"}))
+		require.Equal(t, 1, r.Count(wire.Match{Name: "SUBSCRIBE"})-r.Count(watching))
+	})
+}
+
+// watching is how a Sentinel is asked to tell of failovers.
+var watching = wire.Match{Name: "SUBSCRIBE", Arg: "+switch-master"}
+
+// formerConn opens a Conn with the former master, and waits until the Sentinels tell it of another.
+func (r *rig) formerConn() (c driver.Conn, former *wire.Wire, depose func()) {
+	former, depose = r.former()
+	c = r.openAt(map[string]*wire.Wire{formerAddr: former}, "10.0.0.2:26379")
+	do(r.t, c, "PING")
+	synctest.Wait()
+	return c, former, depose
+}
+
+// openAt opens one by Sentinels, where what is not among the servers is r.
+func (r *rig) openAt(servers map[string]*wire.Wire, sentinels ...string) driver.Conn {
+	return open(r.t, driver.Config{
+		Mode: driver.ModeSentinel, Master: "m", Addrs: sentinels,
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if w := servers[addr]; w != nil {
+				return w.Dial(ctx, network, addr)
+			}
+			return r.dial(ctx, network, addr)
+		},
+	})
+}
+
+// switched is what Sentinels say when another server has become the master of that name.
+func (r *rig) switched(name string) {
+	time.Sleep(time.Millisecond) // since connections were used
+	r.server.Publish("+switch-master", name+" 10.0.0.9 6379 10.0.0.1 6379")
+	synctest.Wait()
+}
+
+// A former master goes on granting locks for a while. It is left as soon as a Sentinel tells of another,
+// whatever its connections are used for.
+func TestFormerMasterIsLeftAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		c, former, depose := r.formerConn()
+		sub, err := c.(driver.Subscriber).Subscribe(t.Context())
+		require.NoError(t, err)
+		defer sub.Close()
+		require.NoError(t, sub.Add(t.Context(), "ch"))
+		former.On(wire.Match{Name: "SET"}, wire.HoldReply)
+		underWay := make(chan error, 1)
+		go func() {
+			_, err := c.Do(t.Context(), command("SET", "k", "v"))
+			underWay <- err
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		depose()
+		r.switched("m")
+		assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(<-underWay))
+		before := len(former.Requests(wire.Match{}))
+		do(t, c, "SET", "k", "v")
+		_, err = sub.Receive(t.Context())
+		require.ErrorIs(t, err, driver.ErrGap)
+		assert.Less(t, time.Since(begun), time.Second)
+		assert.Len(t, former.Requests(wire.Match{}), before)
+	})
+}
+
+func TestIdleConnectionsToTheFormerMasterAreNotUsed(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		c, former, depose := r.formerConn()
+		depose()
+		r.switched("m")
+		do(t, c, "SET", "k", "v")
+		assert.Zero(t, former.Count(wire.Match{Name: "SET"}))
+	})
+}
+
+// The Sentinel that told of the failover is asked who the master is: others hear of it later. Where
+// one is lost, another one tells.
+func TestSentinelsThatHeardNothingYetAreNotAsked(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		const behind = "10.0.0.3:26379"
+		former, depose := r.former()
+		other, deposeThere := r.former()
+		other.On(wire.Match{Name: "SENTINEL", Times: -1}, wire.Answer(formerReply))
+		c := r.openAt(map[string]*wire.Wire{formerAddr: former, behind: other}, behind, "10.0.0.2:26379")
+		do(t, c, "PING")
+		synctest.Wait()
+		require.Equal(t, 1, other.Count(watching))
+		other.KillAll()
+		time.Sleep(time.Second)
+		require.Equal(t, 1, r.Count(watching))
+		depose()
+		deposeThere()
+		r.switched("m")
+		do(t, c, "SET", "k", "v")
+		assert.Zero(t, former.Count(wire.Match{Name: "SET"}))
+	})
+}
+
+// Who is not told of failovers, since no Sentinel answers, tries again when a connection is made.
+func TestSentinelsAreListenedToLater(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.On(watching, wire.CutRequest)
+		c, former, depose := r.formerConn()
+		time.Sleep(11 * time.Second)
+		do(t, c, "PING")
+		synctest.Wait()
+		require.Equal(t, 2, r.Count(watching))
+		depose()
+		r.switched("m")
+		do(t, c, "SET", "k", "v")
+		assert.Zero(t, former.Count(wire.Match{Name: "SET"}))
+	})
+}
+
+// Close ends what dials the master.
+func TestCloseWhileTheMasterIsDialed(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		begun, ended := time.Now(), make(chan struct{})
+		through := r.dial
+		r.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr != formerAddr {
+				return through(ctx, network, addr)
+			}
+			<-ctx.Done()
+			close(ended)
+			return nil, ctx.Err()
+		}
+		r.former()
+		c := r.openAt(nil, "10.0.0.2:26379")
+		go func() { _, _ = c.Do(t.Context(), command("PING")) }()
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		<-ended
+		require.Zero(t, time.Since(begun))
+	})
+}
+
+func TestFailoverOfAnotherMaster(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		c, former, _ := r.formerConn()
+		asked := r.Count(wire.Match{Name: "SENTINEL"})
+		r.switched("other")
+		do(t, c, "SET", "k", "v")
+		assert.Equal(t, 1, former.Count(wire.Match{Name: "SET"}))
+		assert.Equal(t, asked, r.Count(wire.Match{Name: "SENTINEL"}))
+	})
+}
+
+// What a Sentinel has told while no connection to it worked is asked for.
+func TestFailoverThatNobodyToldOf(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		c, former, depose := r.formerConn()
+		r.KillAll()
+		depose()
+		time.Sleep(time.Second)
+		do(t, c, "SET", "k", "v")
+		assert.Zero(t, former.Count(wire.Match{Name: "SET"}))
+		assert.Equal(t, 2, r.Count(watching))
+	})
+}
+
+// A user to whom the Sentinels tell nothing leaves a former master within ten seconds, and does not
+// fill their ACL LOG.
+func TestFailoverThatNobodyMayTellOf(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.On(watching, wire.Answer("-NOPERM this user has no permissions to run the 'subscribe' command\r\n"))
+		c, former, depose := r.formerConn()
+		depose()
+		r.switched("m")
+		do(t, c, "SET", "k", "v")
+		assert.Equal(t, 1, former.Count(wire.Match{Name: "SET"}))
+		time.Sleep(11 * time.Second)
+		do(t, c, "SET", "k", "v")
+		synctest.Wait()
+		assert.Equal(t, 1, former.Count(wire.Match{Name: "SET"}))
+		assert.Equal(t, 1, r.Count(watching))
 	})
 }

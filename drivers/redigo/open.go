@@ -3,6 +3,7 @@ package redigo
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -33,6 +34,8 @@ type opener struct {
 	dialer   *netdial.Dialer
 	trusted  atomic.Pointer[time.Time] // what was used last before that is not used again
 	sentinel atomic.Int64              // index of the Sentinel that answered last
+	masters  masters                   // with Sentinel
+	watch    watch                     // of these
 }
 
 // openPool returns a conn with a pool of its own.
@@ -67,7 +70,9 @@ func openPool(cfg driver.Config) *conn {
 		distrust: o.distrust,
 		close: func() {
 			o.dialer.Close()
+			o.masters.close()
 			_ = pool.Close()
+			o.watch.close()
 		},
 	}
 }
@@ -91,7 +96,13 @@ func (o *opener) dial(ctx context.Context) (redis.Conn, error) {
 }
 
 func (o *opener) dialServer(ctx context.Context, network, addr string) (redis.Conn, error) {
-	return o.connect(ctx, network, addr, o.cfg.Username, o.cfg.Password, redis.DialDatabase(o.cfg.DB))
+	options := []redis.DialOption{redis.DialDatabase(o.cfg.DB)}
+	if o.cfg.Mode == driver.ModeSentinel {
+		options = append(options, redis.DialContextFunc(func(ctx context.Context, _, addr string) (net.Conn, error) {
+			return o.masters.dial(ctx, o.cfg, addr)
+		}))
+	}
+	return o.connect(ctx, network, addr, o.cfg.Username, o.cfg.Password, options...)
 }
 
 // connect opens a connection and introduces itself on it. A server may ask for no
@@ -114,13 +125,14 @@ func (o *opener) introduce(ctx context.Context, network, addr, username string, 
 	if username != "" && password == "" {
 		password = "any" // redigo sends no empty one, and a user who has none is let in with any
 	}
-	rc, err := redis.DialContext(ctx, network, addr, append(more,
+	rc, err := redis.DialContext(ctx, network, addr, append([]redis.DialOption{
 		redis.DialContextFunc(o.dialer.Dial),
 		redis.DialUsername(username),
 		redis.DialPassword(string(password)),
 		redis.DialClientName(o.cfg.ClientName),
 		redis.DialReadTimeout(o.cfg.Timeout),
-		redis.DialWriteTimeout(o.cfg.Timeout))...)
+		redis.DialWriteTimeout(o.cfg.Timeout),
+	}, more...)...)
 	return rc, o.dialer.Redact(answered(err))
 }
 

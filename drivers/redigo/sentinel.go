@@ -22,21 +22,18 @@ var errNotMaster = errors.New("the server is not a master")
 // Sentinel that named it.
 func (o *opener) dialMaster(ctx context.Context) (redis.Conn, error) {
 	n := len(o.cfg.Addrs)
-	part := o.cfg.DialTimeout / time.Duration(n+1)
 	first := int(o.sentinel.Load())
 	var failures []error
 	for i := range n {
 		sentinel := (first + i) % n
-		addr, err := o.askSentinel(ctx, part, o.cfg.Addrs[sentinel])
+		addr, err := o.askSentinel(ctx, o.cfg.Addrs[sentinel])
 		if err == nil {
 			o.sentinel.Store(int64((sentinel + 1) % n))
 			var rc redis.Conn
-			if rc, err = o.dialServer(ctx, "tcp", addr); err == nil {
-				if err = askRole(ctx, rc); err == nil {
-					o.sentinel.Store(int64(sentinel))
-					return rc, nil
-				}
-				_ = rc.Close()
+			if rc, err = o.dialNamed(ctx, addr); err == nil {
+				o.sentinel.Store(int64(sentinel))
+				o.watch.begin(o)
+				return rc, nil
 			}
 			err = fmt.Errorf("master %s: %w", addr, err)
 		}
@@ -48,11 +45,40 @@ func (o *opener) dialMaster(ctx context.Context) (redis.Conn, error) {
 	return nil, fmt.Errorf("no master %q: %w", o.cfg.Master, errors.Join(failures...))
 }
 
-// askSentinel returns the address of the master as one Sentinel knows it.
-func (o *opener) askSentinel(ctx context.Context, limit time.Duration, addr string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// dialNamed returns a connection to the server that a Sentinel named, if that admits to be the
+// master. Then those to others end.
+func (o *opener) dialNamed(ctx context.Context, addr string) (redis.Conn, error) {
+	rc, err := o.dialServer(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if err = askRole(ctx, rc); err == nil {
+		if former, ok := o.masters.formerOf(addr); ok {
+			o.leave(former)
+			return rc, nil
+		}
+		err = errFormer
+	}
+	_ = rc.Close()
+	return nil, err
+}
+
+// sentinelPart is the part of the dial timeout that each Sentinel has.
+func (o *opener) sentinelPart() time.Duration {
+	return o.cfg.DialTimeout / time.Duration(len(o.cfg.Addrs)+1)
+}
+
+func (o *opener) dialSentinel(ctx context.Context, addr string) (redis.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.sentinelPart())
 	defer cancel()
-	rc, err := o.connect(ctx, "tcp", addr, o.cfg.SentinelUsername, o.cfg.SentinelPassword)
+	return o.connect(ctx, "tcp", addr, o.cfg.SentinelUsername, o.cfg.SentinelPassword)
+}
+
+// askSentinel returns the address of the master as one Sentinel knows it.
+func (o *opener) askSentinel(ctx context.Context, addr string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.sentinelPart())
+	defer cancel()
+	rc, err := o.dialSentinel(ctx, addr)
 	if err != nil {
 		return "", err
 	}

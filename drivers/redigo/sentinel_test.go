@@ -5,7 +5,9 @@ package redigo_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +76,44 @@ func TestSentinelFailover(t *testing.T) {
 	m, err := s.Receive(ctx)
 	require.NoError(t, err)
 	require.Equal(t, "hello", m.Payload)
+}
+
+// The former master of a failover that was asked for grants locks until the Sentinels tell it, which
+// takes them some time: for ever here. It is left before, also by a subscription.
+func TestSentinelFailoverThatWasAskedFor(t *testing.T) {
+	servertest.SkipBefore(t, 7, 0, "Sentinels that can be slowed down")
+	nodes := servertest.Sentinel(t)
+	c := open(t, sentinelConfig(nodes))
+	s, err := c.(driver.Subscriber).Subscribe(t.Context())
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, s.Add(t.Context(), "ch"))
+	do(t, c, "SET", "k", "before")
+	asked := nodes.Sentinels[0] // as this one is listened to
+	eventually(t, func(context.Context) error {
+		if clients, _ := asked.Do("CLIENT", "LIST"); !strings.Contains(fmt.Sprint(clients), " sub=1 ") {
+			return errors.New("the Sentinel is not listened to")
+		}
+		return nil
+	})
+	old := nodes.Master()
+	for _, sentinel := range nodes.Sentinels {
+		_, err := sentinel.Do("SENTINEL", "DEBUG", "publish-period", "600000")
+		require.NoError(t, err)
+	}
+	_, err = asked.Do("SENTINEL", "FAILOVER", servertest.MasterName)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err = s.Receive(ctx)
+	require.ErrorIs(t, err, driver.ErrGap)
+	role, err := old.Do("ROLE")
+	require.NoError(t, err)
+	require.Contains(t, role, "master")
+	do(t, c, "SET", "k", "after")
+	found, err := old.Do("GET", "k")
+	require.NoError(t, err)
+	require.Equal(t, "before", found)
 }
 
 // A master that becomes a replica keeps its connections; they are not used again.

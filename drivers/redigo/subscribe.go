@@ -22,6 +22,10 @@ func (c *conn) dialPubSub(ctx context.Context) (pubsub.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newPubsubConn(rc)
+}
+
+func newPubsubConn(rc redis.Conn) (pubsub.Conn, error) {
 	timed, ok := rc.(redis.ConnWithTimeout)
 	if !ok {
 		_ = rc.Close()

@@ -182,14 +182,12 @@ func TestThePermissionsOfTheDocsSufficeBehindSentinel(t *testing.T) {
 		useAs(t, d, dsn, "orders:")
 		client := d.open(t, dsn)
 		mustUnlock(t, mustLock(t, client.Mutex("orders:before")))
-		if d.name != "redigo" { // which asks the Sentinels whenever it connects, and is told nothing in between
-			listens := regexp.MustCompile(`(?m) sub=[1-9].* user=` + asker.Name)
-			eventually(t, "a Sentinel tells the client of failovers", func() bool {
-				return slices.ContainsFunc(nodes.Sentinels, func(s *servertest.Server) bool {
-					return listens.MatchString(fmt.Sprint(do(t, s, "CLIENT", "LIST")))
-				})
+		listens := regexp.MustCompile(`(?m) sub=[1-9].* user=` + asker.Name)
+		eventually(t, "a Sentinel tells the client of failovers", func() bool {
+			return slices.ContainsFunc(nodes.Sentinels, func(s *servertest.Server) bool {
+				return listens.MatchString(fmt.Sprint(do(t, s, "CLIENT", "LIST")))
 			})
-		}
+		})
 		nodes.Failover()
 		lease, err := client.Mutex("orders:after").Lock(within(t, failoverBound))
 		require.NoError(t, err)

@@ -1,0 +1,112 @@
+package redigo
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/pubsub"
+)
+
+// A watch is told by a Sentinel when another server becomes the master. It keeps a connection to
+// one of them as long as one answers.
+type watch struct {
+	mu       sync.Mutex
+	ctx      context.Context // ends with close
+	end      context.CancelFunc
+	begun    bool // or refused by the Sentinel's ACL
+	closed   bool
+	group    pubsub.Group
+	running  sync.WaitGroup
+	sentinel atomic.Int64 // index of the one that tells
+	next     atomic.Int64 // index of the one to be tried next
+}
+
+// begin has the opener told, if it is not yet. It waits for nothing.
+func (w *watch) begin(o *opener) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.begun || w.closed {
+		return
+	}
+	w.begun = true
+	if w.ctx == nil {
+		w.ctx, w.end = context.WithCancel(context.Background())
+	}
+	w.next.Store(o.sentinel.Load())
+	w.running.Go(func() {
+		refusal, refused := errors.AsType[*driver.ServerError](w.run(o))
+		if refused && refusal.Code == "NOPERM" {
+			return // what there is besides is masterLifetime
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.begun = false // the next dial tries again
+	})
+}
+
+// run returns why it is told nothing any more.
+func (w *watch) run(o *opener) error {
+	sub, err := w.group.Subscribe(w.ctx, func(ctx context.Context) (pubsub.Conn, error) { return w.dial(ctx, o) })
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	if err := sub.Add(w.ctx, "+switch-master"); err != nil {
+		return err
+	}
+	w.look(o) // it may have become another one before
+	for {
+		m, err := sub.Receive(w.ctx)
+		name, _, _ := strings.Cut(m.Payload, " ")
+		switch {
+		case errors.Is(err, driver.ErrGap):
+			w.look(o)
+		case err != nil:
+			return err
+		case name == o.cfg.Master:
+			w.look(o)
+		}
+	}
+}
+
+// dial connects to a Sentinel; to another one if it can be, where one was lost.
+func (w *watch) dial(ctx context.Context, o *opener) (pubsub.Conn, error) {
+	n := int64(len(o.cfg.Addrs))
+	var failures []error
+	for range n {
+		sentinel := w.next.Load() % n
+		w.next.Store(sentinel + 1)
+		rc, err := o.dialSentinel(ctx, o.cfg.Addrs[sentinel])
+		if err == nil {
+			w.sentinel.Store(sentinel)
+			return newPubsubConn(rc)
+		}
+		failures = append(failures, err)
+	}
+	return nil, errors.Join(failures...)
+}
+
+// look asks the Sentinel that tells of failovers who the master is. It becomes the first to be asked
+// when the master is dialed: the others may hear of it later.
+func (w *watch) look(o *opener) {
+	sentinel := w.sentinel.Load()
+	if master, err := o.askSentinel(w.ctx, o.cfg.Addrs[sentinel]); err == nil {
+		o.sentinel.Store(sentinel)
+		o.leave(o.masters.former(master))
+	}
+}
+
+func (w *watch) close() {
+	w.mu.Lock()
+	w.closed = true
+	if w.end != nil {
+		w.end()
+	}
+	w.mu.Unlock()
+	_ = w.group.Close()
+	w.running.Wait()
+}
