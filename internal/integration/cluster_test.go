@@ -158,7 +158,7 @@ func TestClusterALockSurvivesTheMoveOfItsSlot(t *testing.T) {
 	eachClusterWay(t, func(t *testing.T, d driverUnderTest) {
 		t.Parallel()
 		cluster := servertest.Cluster(t, 2)
-		a, b := d.clusterClient(t, cluster.Addrs(), locker.TTL(2*time.Second), locker.Fenced()), d.clusterClient(t, cluster.Addrs(), locker.Fenced())
+		a, b := d.clusterClient(t, cluster.Addrs(), locker.TTL(renewedTTL), locker.Fenced()), d.clusterClient(t, cluster.Addrs(), locker.Fenced())
 		lease := mustTryLock(t, a.Mutex("moving"))
 		waiting := goLockWaiting(t, soon(t), b.Mutex("moving"), a)
 		from, to := cluster.NodeOf("moving"), cluster.Nodes[0]

@@ -27,6 +27,10 @@ const patience = 20 * time.Second
 // busy with other tests a process may get no time for most of a second.
 const renewedTTL = 3 * time.Second
 
+// quorumTTL is that of such leases on five nodes, of which a test disturbs some: a renewal that
+// fails there needs time for another one.
+const quorumTTL = 2 * renewedTTL
+
 // newWire returns a line to the server at addr, and its own address.
 func newWire(t *testing.T, addr string) (*wire.Wire, string) {
 	t.Helper()

@@ -36,7 +36,7 @@ func TestQuorumWithOneAndTwoNodesDown(t *testing.T) {
 				fresh, toFresh := q.wired(t, cfg)
 				warm(t, a)
 				warm(t, b)
-				held := mustLock(t, a.Mutex("held", locker.TTL(3*time.Second)))
+				held := mustLock(t, a.Mutex("held", locker.TTL(quorumTTL)))
 				var order tokenOrder
 				for _, node := range []int{1, 4} {
 					begin(q, node, toA, toB, toFresh)
@@ -210,7 +210,7 @@ func TestQuorumLostRepliesCostNoLock(t *testing.T) {
 // The replies of renewals are lost, each time at other nodes.
 func TestQuorumLostRepliesOfRenewalsLoseNoLease(t *testing.T) {
 	eachFleet(t, 5, func(t *testing.T, q fleet) {
-		c, through := q.wired(t, locker.TTL(3*time.Second))
+		c, through := q.wired(t, locker.TTL(quorumTTL))
 		warm(t, c)
 		lease := mustLock(t, c.Mutex("k", locker.Fenced()))
 		for i := range 3 {
@@ -226,6 +226,6 @@ func TestQuorumLostRepliesOfRenewalsLoseNoLease(t *testing.T) {
 		}
 		assert.True(t, survivesRenewals(lease, 1), "%v", lease.Err())
 		mustUnlock(t, lease)
-		q.assertEmptyWithin(t, 3*time.Second+patience/4)
+		q.assertEmptyWithin(t, quorumTTL+patience/4)
 	})
 }

@@ -15,7 +15,7 @@ import (
 // A client that does not reach two of five nodes loses nothing.
 func TestQuorumPartitionFromAMinorityLosesNothing(t *testing.T) {
 	eachFleet(t, 5, func(t *testing.T, q fleet) {
-		a, toA := q.wired(t, locker.TTL(3*time.Second))
+		a, toA := q.wired(t, locker.TTL(quorumTTL))
 		b := q.client(t)
 		warm(t, a)
 		lease := mustLock(t, a.Mutex("held", locker.Fenced()))
