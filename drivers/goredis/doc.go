@@ -56,7 +56,8 @@
 // connections of a hung server back sooner. With ContextTimeoutEnabled a
 // context's deadline does that, too. And after as many dials have failed as PoolSize says,
 // a goroutine of go-redis dials once a second, and notices up to a second late that the client
-// is closed.
+// is closed. Until one succeeds calls fail at once with the error of the last, also for up to a second
+// after the server is back.
 //
 // ReadTimeout (of a DSN, timeout) bounds a whole batch, and not the silence between two of its replies.
 //
