@@ -3,6 +3,7 @@ package redigo
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,14 +62,13 @@ func (w *watch) run(o *opener) error {
 	w.look(o) // it may have become another one before
 	for {
 		m, err := sub.Receive(w.ctx)
-		name, _, _ := strings.Cut(m.Payload, " ")
 		switch {
 		case errors.Is(err, driver.ErrGap):
 			w.look(o)
 		case err != nil:
 			return err
-		case name == o.cfg.Master:
-			w.look(o)
+		default:
+			w.hear(o, strings.Fields(m.Payload))
 		}
 	}
 }
@@ -90,14 +90,25 @@ func (w *watch) dial(ctx context.Context, o *opener) (pubsub.Conn, error) {
 	return nil, errors.Join(failures...)
 }
 
-// look asks the Sentinel that tells of failovers who the master is. It becomes the first to be asked
-// when the master is dialed: the others may hear of it later.
+// look asks the Sentinel that tells of failovers who the master is.
 func (w *watch) look(o *opener) {
-	sentinel := w.sentinel.Load()
-	if master, err := o.askSentinel(w.ctx, o.cfg.Addrs[sentinel]); err == nil {
-		o.sentinel.Store(sentinel)
-		o.leave(o.masters.former(master))
+	if master, err := o.askSentinel(w.ctx, o.cfg.Addrs[w.sentinel.Load()]); err == nil {
+		w.believe(o, master)
 	}
+}
+
+// hear takes what it told: a name, the address of the former master and that of the new one.
+func (w *watch) hear(o *opener, told []string) {
+	if len(told) == 5 && told[0] == o.cfg.Master {
+		w.believe(o, net.JoinHostPort(told[3], told[4]))
+	}
+}
+
+// believe leaves all others. The Sentinel that said so becomes the first to be asked when the master is
+// dialed: the others may hear of it later.
+func (w *watch) believe(o *opener, master string) {
+	o.sentinel.Store(w.sentinel.Load())
+	o.leave(o.masters.former(master))
 }
 
 func (w *watch) close() {
