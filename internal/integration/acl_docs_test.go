@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -211,8 +212,12 @@ func TestAPermissionThatIsMissingAtTheSentinelsIsSaidToBeMissingThere(t *testing
 	asker.Rules = slices.DeleteFunc(asker.Rules, func(r string) bool { return r == rule })
 	nodes := servertest.Sentinel(t, asker.atSentinels())
 	eachDriver(t, func(t *testing.T, d driverUnderTest) {
-		// Lock, since Sentinels that write to a slow disk answer nobody for a while.
-		_, err := d.open(t, asker.dsn("", nodes)).Mutex("lock").Lock(within(t, failoverBound))
+		m := d.open(t, asker.dsn("", nodes)).Mutex("lock")
+		var err error
+		eventually(t, "a Sentinel answers: those that write to a slow disk do not for a while", func() bool {
+			_, err = m.Lock(soon(t))
+			return !errors.Is(err, locker.ErrUnavailable)
+		})
 		requirePermissionError(t, err, rule, "Lock")
 		assert.ErrorContains(t, err, "a Sentinel's ACL")
 	})
