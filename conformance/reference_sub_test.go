@@ -2,15 +2,12 @@ package conformance_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/golocker/golocker/conformance/internal/resp"
 	"github.com/golocker/golocker/locker/driver"
 )
 
@@ -76,131 +73,6 @@ func (s *refSub) broadcast() {
 	s.changed = make(chan struct{})
 }
 
-// run keeps a connection until Close.
-func (s *refSub) run() {
-	defer close(s.done)
-	for first := true; s.ctx.Err() == nil; first = false {
-		l, err := s.conn.dialFor(s.ctx, true)
-		if err != nil {
-			s.pause()
-			continue
-		}
-		stop := context.AfterFunc(s.ctx, func() { _ = l.Close() })
-		s.up(l, first)
-		refused := s.read(l, first)
-		stop()
-		s.down(l, first)
-		if refused {
-			s.pause()
-		}
-		if s.has("sub-never-reconnects") {
-			<-s.ctx.Done()
-		}
-	}
-}
-
-func (s *refSub) pause() {
-	select {
-	case <-time.After(200 * time.Millisecond):
-	case <-s.ctx.Done():
-	}
-}
-
-func (s *refSub) up(l *link, first bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.link = l
-	if !first && s.has("sub-forgets-channels") {
-		clear(s.want)
-	}
-	var all []string
-	for ch := range s.want {
-		all = append(all, ch)
-		if !first && s.has("sub-restores-one") {
-			break
-		}
-	}
-	if len(all) > 0 {
-		s.send("SUBSCRIBE", all)
-		s.again = !first
-	}
-	s.broadcast()
-}
-
-func (s *refSub) down(l *link, first bool) {
-	_ = l.Close()
-	s.conn.mu.Lock()
-	delete(s.conn.live, l)
-	s.conn.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.link, s.sent, s.again = nil, nil, false
-	if !first && s.has("sub-forgets-what-was-not-restored") {
-		maps.DeleteFunc(s.want, func(ch string, _ bool) bool { return !s.acked[ch] })
-	}
-	clear(s.acked)
-	if s.has("sub-gap-at-loss") && !s.closed {
-		s.queue = append(s.queue, driver.ErrGap)
-	}
-	s.broadcast()
-}
-
-// send writes a command; the caller holds mu. A failure shows in read.
-func (s *refSub) send(name string, channels []string) {
-	if name == "SUBSCRIBE" {
-		s.sent = append(s.sent, channels)
-	}
-	_, _ = s.link.Write(resp.AppendCommand(nil, append([]string{name}, channels...)...))
-}
-
-// read reads until the connection is broken, or of no use as the server refuses to
-// subscribe again.
-func (s *refSub) read(l *link, first bool) (refused bool) {
-	gap := !first
-	for pinged := false; ; {
-		if gap && (s.restored() || s.has("sub-gap-too-early")) {
-			gap = false
-			if !s.has("sub-no-gap") && !s.has("sub-gap-at-loss") {
-				s.push(driver.ErrGap)
-			}
-		}
-		if s.has("sub-reads-in-receive") {
-			s.waitForReceiver()
-		}
-		switch {
-		case s.has("sub-unwatched-while-adding") && s.due(), s.has("sub-unwatched-while-restoring") && !first && !s.restored():
-			_ = l.SetReadDeadline(time.Time{})
-		case !s.has("sub-never-pings"):
-			_ = l.SetReadDeadline(time.Now().Add(pingEvery))
-		}
-		frame, err := resp.ReadFrame(l.r)
-		switch {
-		case err != nil && isTimeout(err) && s.has("sub-unwatched-while-adding") && s.due():
-			continue
-		case err != nil && isTimeout(err) && !pinged:
-			pinged = true
-			s.mu.Lock()
-			s.send("PING", nil)
-			s.mu.Unlock()
-			continue
-		case err != nil:
-			return false
-		}
-		pinged = false
-		if v, err := resp.Parse(frame); err == nil && s.handle(v) {
-			return true
-		}
-	}
-}
-
-func isTimeout(err error) bool {
-	t, ok := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err)
-	return ok && t.Timeout()
-}
-
 // due reports whether a SUBSCRIBE has no answer yet.
 func (s *refSub) due() bool {
 	s.mu.Lock()
@@ -229,68 +101,6 @@ func (s *refSub) unread() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queue)
-}
-
-func (s *refSub) push(entry any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.hear != nil {
-		s.hear(entry)
-		return
-	}
-	s.queue = append(s.queue, entry)
-	s.broadcast()
-}
-
-// handle reports whether the server refuses to subscribe again.
-func (s *refSub) handle(v any) (refused bool) {
-	if e, ok := v.(*driver.ServerError); ok {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.again && !s.has("sub-forgets-what-is-refused") {
-			return true
-		}
-		if len(s.sent) > 0 {
-			for _, ch := range s.sent[0] {
-				s.refused[ch] = e
-				delete(s.want, ch)
-			}
-			s.sent = s.sent[1:]
-		}
-		s.broadcast()
-		return false
-	}
-	list, _ := v.([]any)
-	if len(list) != 3 {
-		return false
-	}
-	channel, _ := list[1].(string)
-	switch list[0] {
-	case "message":
-		m := driver.Message{Channel: channel, Payload: list[2].(string)}
-		switch s.conn.bug {
-		case "sub-trims-payload":
-			m.Payload = strings.TrimSpace(strings.ReplaceAll(m.Payload, "\x00", ""))
-		case "sub-drops-when-unread":
-			if s.unread() >= 10 {
-				return false
-			}
-		case "sub-drops-above-500":
-			if s.unread() >= 500 {
-				return false
-			}
-		}
-		s.push(m)
-	case "subscribe", "unsubscribe":
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.acked[channel] = list[0] == "subscribe"
-		if len(s.sent) > 0 && list[0] == "subscribe" && channel == s.sent[0][len(s.sent[0])-1] {
-			s.sent, s.again = s.sent[1:], false
-		}
-		s.broadcast()
-	}
-	return false
 }
 
 func (s *refSub) Add(ctx context.Context, channels ...string) error {
