@@ -76,7 +76,7 @@ func TestUnlockUnderItsOwnContext(t *testing.T) {
 				}
 			})
 			lease.tenure.mu.Lock()
-			at := lease.tenure.renewAt
+			at := lease.tenure.renewAt.time()
 			lease.tenure.mu.Unlock()
 			time.Sleep(time.Until(at) + time.Millisecond)
 			require.True(t, renewing.Load())

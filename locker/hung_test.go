@@ -65,7 +65,7 @@ func TestUnlockOfAHungServerTakesNoLongerThanItSays(t *testing.T) {
 	for name, prepare := range map[string]func(l *Lease){
 		"renewal in flight": func(l *Lease) {
 			l.tenure.mu.Lock()
-			at := l.tenure.renewAt
+			at := l.tenure.renewAt.time()
 			l.tenure.mu.Unlock()
 			time.Sleep(time.Until(at) + time.Millisecond)
 		},

@@ -29,7 +29,7 @@ type line struct {
 	reason  error // why the leader does not have the lock, as far as it knows
 	// silent is when the first request was made since which those who led have had no answer;
 	// zero if the last one was answered.
-	silent time.Time
+	silent stamp
 
 	first, last *waiter
 }
@@ -134,7 +134,7 @@ func (s *lines) end(ln *line) {
 		delete(s.byRecord, record)
 	}
 	ln.mutex, ln.other, ln.attempt, ln.behind, ln.reason, ln.past = nil, nil, nil, false, nil, nil
-	ln.silent = time.Time{}
+	ln.silent = 0
 	if len(s.idle) < maxSpares {
 		s.idle = append(s.idle, ln)
 	}
@@ -165,7 +165,7 @@ func (s *lines) close() {
 func (ln *line) hold(t *tenure) (waited bool) {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
-	ln.led, ln.attempt, ln.reason, ln.tenure, ln.past, ln.silent = false, nil, nil, t, nil, time.Time{}
+	ln.led, ln.attempt, ln.reason, ln.tenure, ln.past, ln.silent = false, nil, nil, t, nil, 0
 	return ln.first != nil
 }
 
@@ -265,8 +265,8 @@ func (ln *line) fail(err error) {
 func (ln *line) asks(at time.Time) {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
-	if ln.silent.IsZero() {
-		ln.silent = at
+	if ln.silent == 0 {
+		ln.silent = stampOf(at)
 	}
 }
 
@@ -274,7 +274,7 @@ func (ln *line) asks(at time.Time) {
 func (ln *line) note(reason error) {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
-	ln.reason, ln.past, ln.silent = reason, nil, time.Time{}
+	ln.reason, ln.past, ln.silent = reason, nil, 0
 }
 
 // unheard tells that the server was asked before begun, and has answered nobody since: what the
@@ -284,7 +284,7 @@ func (ln *line) note(reason error) {
 // Where many leaders come and go, each may have left too early for its answer. A server that is
 // well is silent, too, then, but hardly for as long.
 func (ln *line) unheard(begun time.Time) bool {
-	return !ln.silent.IsZero() && ln.silent.Before(begun) && time.Since(ln.silent) > ln.mutex.attempt()/4
+	return ln.silent != 0 && ln.silent.sub(begun) < 0 && -ln.silent.sub(time.Now()) > ln.mutex.attempt()/4
 }
 
 // stillLocked is reason, a *LockedError that the leader goes by, as far as it is one to who leads
@@ -311,7 +311,7 @@ func (ln *line) callLeader() {
 	case ln.tenure == nil:
 		ln.lines.end(ln)
 	default:
-		ln.silent = time.Time{} // nobody asks
+		ln.silent = 0 // nobody asks
 	}
 }
 

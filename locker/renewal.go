@@ -50,8 +50,8 @@ func (t *tenure) due(now moment) (renewal need) {
 	if t.held != nil {
 		t.rest.askAgain(now.at, t.term.leftAt(now))
 	}
-	if ttl := t.renewalTTL(); ttl > 0 && !t.renewAt.IsZero() && t.renewAt.Sub(now.at) <= renewalSlack(ttl) {
-		t.renewAt = time.Time{}
+	if ttl := t.renewalTTL(); ttl > 0 && t.renewAt != 0 && t.renewAt.sub(now.at) <= renewalSlack(ttl) {
+		t.renewAt = 0
 		// Half of what is left, so that a reply that is lost can be made up for.
 		patience := min(t.mutex.attempt(), t.lastDeadline().Sub(now.at)/2)
 		renewal = need{max(patience, 20*time.Millisecond), t.lastErr != nil, uint8(t.client.deployment.shard(t.mutex.keys.record))}
@@ -81,8 +81,8 @@ func (t *tenure) next() (at time.Time, early time.Duration) {
 	if again := t.rest.nextAsking(); !again.IsZero() && again.Before(at) {
 		at = again
 	}
-	if ttl := t.renewalTTL(); ttl > 0 && !t.renewAt.IsZero() && t.renewAt.Before(at) {
-		return t.renewAt, renewalSlack(ttl)
+	if ttl := t.renewalTTL(); ttl > 0 && t.renewAt != 0 && t.renewAt.sub(at) < 0 {
+		return t.renewAt.time(), renewalSlack(ttl)
 	}
 	return at, 0
 }
@@ -105,7 +105,7 @@ func (t *tenure) begin(now moment, patience time.Duration) (call, bool) {
 	t.checkAt(now)
 	ttl := t.renewalTTL()
 	if ttl == 0 {
-		t.renewAt = now.at // for a handle that wants it again
+		t.renewAt = stampOf(now.at) // for a handle that wants it again
 		return call{}, false
 	}
 	t.renewing, t.asked = true, ttl
@@ -159,7 +159,7 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	case t.held == nil, brokenOff:
 	case err == nil:
 		t.armed(now, sent, t.asked)
-		t.renewAt = renewalTime(sent.at, t.asked)
+		t.renewAt = stampOf(renewalTime(sent.at, t.asked))
 	case errors.Is(err, ErrNotHeld):
 		t.lose(err)
 	default:
@@ -171,7 +171,7 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 		if t.lastErr == nil || refused || !final && driver.OutcomeOf(err) != driver.OutcomeNotSent {
 			t.lastErr = cmp.Or(refusal(t.mutex.name, err), err)
 		}
-		t.renewAt = now.at.Add(retryPause(t.asked))
+		t.renewAt = stampOf(now.at.Add(retryPause(t.asked)))
 	}
 	t.checkAt(now)
 	t.plan()

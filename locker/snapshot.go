@@ -61,12 +61,13 @@ func (c *Client) Snapshot() Snapshot {
 func (t *tenure) describe() (LeaseInfo, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.checkAt(now()); t.held == nil {
+	now := now()
+	if t.checkAt(now); t.held == nil {
 		return LeaseInfo{}, false
 	}
 	info := LeaseInfo{
 		LockInfo: t.mutex.info(), Owner: t.owner, Token: t.held.token,
-		Since: t.begun, Deadline: t.lastDeadline(), RenewErr: t.lastErr,
+		Since: now.at.Add(t.begun.sub(now.at)), Deadline: t.lastDeadline(), RenewErr: t.lastErr,
 	}
 	for l := t.held; l != nil; l = l.next {
 		info.Handles++

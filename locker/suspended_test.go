@@ -137,7 +137,7 @@ func TestARenewalRightAfterASuspensionCounts(t *testing.T) {
 		lease, err := c.Mutex("k", TTL(time.Minute)).Lock(t.Context())
 		require.NoError(t, err)
 		lease.tenure.mu.Lock()
-		renewAt := lease.tenure.renewAt
+		renewAt := lease.tenure.renewAt.time()
 		lease.tenure.mu.Unlock()
 		time.Sleep(time.Until(renewAt) - 500*time.Millisecond)
 		mustPair(t, c.Mutex("other")) // looks at the clocks

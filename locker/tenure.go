@@ -31,28 +31,28 @@ type tenure struct {
 	// inner and outer are its neighbours in the client's holdings, whose mu guards them.
 	inner, outer *tenure
 
-	mu       sync.Mutex  // guards what follows, and the handles' own state
-	released bool        // or detached; outcome is known
-	unsure   bool        // a release was sent and not answered
-	tidied   atomic.Bool // an errand makes its last request
-	held     *Lease      // the first of the handles that hold it; nil once it is over
-	term     term
-	lasts    time.Duration // the TTL that the last answered request has armed
+	mu        sync.Mutex  // guards what follows, and the handles' own state
+	released  bool        // or detached; outcome is known
+	unsure    bool        // a release was sent and not answered
+	releasing bool        // a release is in progress
+	tidied    atomic.Bool // an errand makes its last request
+	held      *Lease      // the first of the handles that hold it; nil once it is over
+	term      term
+	lasts     time.Duration // the TTL that the last answered request has armed
 	// lapse is when the server has certainly let go, if no request is in flight.
-	lapse   time.Time
-	renewAt time.Time // zero while a renewal is asked for
-	lastErr error     // of the last renewal, if it failed
+	lapse   stamp
+	renewAt stamp // zero while a renewal is asked for
+	lastErr error // of the last renewal, if it failed
 
 	renewing  bool          // a renewal is in flight
 	extending uint32        // requests of Extend in flight
 	renewed   chan struct{} // closed when all these have ended, if somebody waits for that
 	asked     time.Duration // the TTL that the renewal asks for
-	begun     time.Time
-	heardAt   time.Time // when the server has last spoken of it, after it was begun; for its line
-	turn      *turn     // in which it is passed on; nil before anybody has stood in line for it
+	begun     stamp
+	heardAt   stamp // when the server has last spoken of it, after it was begun; for its line
+	turn      *turn // in which it is passed on; nil before anybody has stood in line for it
 
-	releasing bool          // a release is in progress
-	gone      chan struct{} // closed when it ends, if somebody waits for that
+	gone chan struct{} // closed when the release ends, if somebody waits for that
 	// outcome is what Unlock of any handle says. Before the release it is the
 	// server's word that has ended the tenure, if that did.
 	outcome error
@@ -89,8 +89,8 @@ func newLease(m *Mutex, g grant) *Lease {
 	t.admit(l, m, sent, g.ttl)
 	t.armed(now, sent, g.ttl)
 	t.mayArm(now.at, m.ttl) // its requests asked for as much
-	t.renewAt = firstRenewalTime(sent.at, g.ttl)
-	t.begun = now.at
+	t.renewAt = stampOf(firstRenewalTime(sent.at, g.ttl))
+	t.begun = stampOf(now.at)
 	return l
 }
 
@@ -154,8 +154,8 @@ func (t *tenure) catchUp(now moment) (slept bool) {
 	}
 	before := t.term
 	t.term = before.by(now)
-	if !t.renewAt.IsZero() {
-		t.renewAt = t.renewAt.Add(before.asleep - t.term.asleep)
+	if t.renewAt != 0 {
+		t.renewAt += stamp(before.asleep - t.term.asleep)
 	}
 	return true
 }
@@ -182,7 +182,7 @@ func (t *tenure) vacate() {
 		t.turn.alarm.Stop()
 	}
 	if t.released || t.outcome != nil {
-		t.heardAt = time.Now()
+		t.heardAt = stampOf(time.Now())
 	}
 	led := t.line.vacate(t, t.turn != nil && t.turn.others)
 	if led && t.released && t.outcome == nil { // else the lock is not known to be free
@@ -236,8 +236,8 @@ func (t term) later(other term) term {
 
 // mayArm notes that a request may arm ttl on the server until then. It needs t.mu.
 func (t *tenure) mayArm(then time.Time, ttl time.Duration) {
-	if lapse := then.Add(ttl); lapse.After(t.lapse) {
-		t.lapse = lapse
+	if lapse := then.Add(ttl); !t.lapse.after(lapse) {
+		t.lapse = stampOf(lapse)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestRenewalGoesOnAfterOneThatWasNotWanted(t *testing.T) {
 		first := owned(t, c, TTL(10*time.Second))
 		mustReenter(t, c, TTL(9*time.Second), NoRenewal())
 		first.tenure.mu.Lock()
-		first.tenure.renewAt = time.Time{} // as due leaves it
+		first.tenure.renewAt = 0 // as due leaves it
 		first.tenure.mu.Unlock()
 		require.NoError(t, first.Unlock(t.Context()))
 		_, ok := first.tenure.begin(now(), time.Second)

@@ -98,10 +98,10 @@ func (t *tenure) passable(now time.Time) bool {
 	if t.term.deadline.Sub(now) < t.lasts/3 {
 		return false // the renewal is late
 	}
-	if t.lapse.Sub(now) > t.mutex.ttl+t.mutex.attempt() {
+	if t.lapse.sub(now) > t.mutex.ttl+t.mutex.attempt() {
 		return false // it was extended, and would outlive the next holder by more than its TTL
 	}
-	since := now.Sub(t.begun)
+	since := -t.begun.sub(now)
 	if t.turn == nil {
 		return since < turnTime
 	}
@@ -141,7 +141,7 @@ func (t *tenure) watchTurn(now time.Time) {
 	if turn.asking != nil {
 		return
 	}
-	over := t.begun.Add(turnTime)
+	over := t.begun.time().Add(turnTime)
 	if !turn.others && turn.heard.After(over) {
 		over = turn.heard
 	}
@@ -198,7 +198,7 @@ func (t *tenure) inquire(c call) {
 	}
 	if t.turn.failed = err; err == nil {
 		heard := time.Now()
-		t.heardAt, t.turn.others, t.turn.heard = heard, others, heard.Add(hearTime+heard.Sub(sent))
+		t.heardAt, t.turn.others, t.turn.heard = stampOf(heard), others, heard.Add(hearTime+heard.Sub(sent))
 		t.turn.reserved = max(t.turn.reserved, reserved)
 	} else if errors.Is(err, ErrNotHeld) {
 		t.lose(err)
@@ -277,7 +277,7 @@ func (t *tenure) reserve(ctx context.Context, l *Lease) error {
 
 // heardSince tells whether the server has said anything of the tenure since then. It needs t.mu.
 func (t *tenure) heardSince(then time.Time) bool {
-	return t.begun.After(then) || t.heardAt.After(then)
+	return t.begun.after(then) || t.heardAt.after(then)
 }
 
 // lockedSince says that the tenure has been in the way of who wanted the lock since begun. It is
@@ -290,7 +290,7 @@ func (t *tenure) lockedSince(begun time.Time) error {
 	}
 	lease, left := fingerprint(t.id), time.Duration(0)
 	if !t.released {
-		left = max(time.Until(t.lapse), 0)
+		left = max(t.lapse.sub(time.Now()), 0)
 	}
 	return &LockedError{Name: t.mutex.name, by: lease, Holder: Holder{
 		Mode: t.mode.public(), Holds: 1, Token: t.token, Label: t.client.cfg.label, Metadata: t.mutex.cfg.metadata,

@@ -149,7 +149,7 @@ func (t *tenure) endRelease(outcome error, known bool) {
 	defer t.mu.Unlock()
 	if known {
 		t.released, t.outcome = true, outcome
-	} else if time.Now().Before(t.lapse) {
+	} else if t.lapse.after(time.Now()) {
 		t.unsure = true // the errand may get it done
 	}
 	t.rest.settled()
@@ -177,7 +177,7 @@ func await(ctx context.Context, done <-chan struct{}, within time.Duration) bool
 // in the background.
 func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, known bool) {
 	t.mu.Lock()
-	unsure, lapse, c := t.unsure, t.lapse, t.releaseCall()
+	unsure, lapse, c := t.unsure, t.lapse.time(), t.releaseCall()
 	t.mu.Unlock()
 	defer func() { // also where the driver panics, and somebody recovers
 		if !known {
@@ -278,5 +278,5 @@ func (t *tenure) startClose() (c call, lapse time.Time, ok bool) {
 		return call{}, time.Time{}, false
 	}
 	t.releasing = true
-	return t.releaseCall(), t.lapse, true
+	return t.releaseCall(), t.lapse.time(), true
 }
