@@ -43,8 +43,9 @@ type call struct {
 	its  [1]driver.Result
 	args [24]any // as many as any command of locks has
 
-	cutOff  func()   // calls Break; made once
-	noDials []noDial // for this call and later ones, given to nobody yet
+	cutOff  func()        // calls Break; made once
+	noDials []noDial      // for this call and later ones, given to nobody yet
+	ended   chan struct{} // of this call and later ones, until one of them is broken; may be nil
 }
 
 // calls are those that are over, and that nobody knows any more.
@@ -62,7 +63,7 @@ func newCall(c *conn, ctx context.Context) *call {
 
 func (k *call) recycle() {
 	if !k.known {
-		*k = call{cutOff: k.cutOff, noDials: k.noDials}
+		*k = call{cutOff: k.cutOff, noDials: k.noDials, ended: k.ended}
 		calls.Put(k)
 	}
 }
@@ -171,7 +172,7 @@ func (k *call) Break() bool {
 	defer k.mu.Unlock()
 	if k.waiting != nil {
 		k.waiting.end()
-		k.waiting = nil
+		k.waiting, k.ended = nil, nil
 	}
 	if begun && k.rc != nil {
 		sever(k.rc)

@@ -71,8 +71,8 @@ func (n *noDial) end() {
 }
 
 // noDial returns one for the call. It serves no other one: an application's DialContext may
-// succeed all the same, and what it makes may keep it, of which nothing tells. Many are
-// made at once because one costs as much as a good part of the call.
+// succeed all the same, and what it makes may keep it, of which nothing tells. (That sees it end when
+// a later call is broken.) Many are made at once because one costs as much as a good part of the call.
 func (k *call) noDial() *noDial {
 	if len(k.noDials) == 0 {
 		k.noDials = make([]noDial, 32)
@@ -81,7 +81,10 @@ func (k *call) noDial() *noDial {
 	k.noDials = k.noDials[1:]
 	its.Context = k.ctx
 	if pool := k.conn.pool; pool.Wait && pool.MaxActive > 0 {
-		its.ended = make(chan struct{})
+		if k.ended == nil {
+			k.ended = make(chan struct{})
+		}
+		its.ended = k.ended
 	}
 	return its
 }
