@@ -221,7 +221,7 @@ func recreated(t *testing.T, alter func(driver.Command) (driver.Command, driver.
 func TestQuorumRenewalDoesNotRecreate(t *testing.T) {
 	assert.False(t, recreated(t, unaltered, Fenced()))
 	assert.False(t, recreated(t, unaltered, Fenced(), Reentrant()))
-	m := protocolMutant{before: "if not value then\n    return 0",
+	m := protocolMutant{before: "if not value then\n    return gone(record, 0)",
 		after: "if not value then\n    redis.call('SET', record, 'gl1|m|' .. id .. '|' .. (agreed ~= '' and agreed or '0') .. '|' .. digits(ttl) .. '|again|', 'PX', ttl)\n    return 1"}
 	assert.True(t, recreated(t, m.alter(t), Fenced()), "the test finds it out")
 }

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -78,6 +79,45 @@ func TestServerThatTakesNoWritesDoesNotSayThatTheLeaseIsGone(t *testing.T) {
 			assert.ErrorIs(t, err, ErrUnavailable, "%s %v", name, others)
 			f.do(t, "REPLICAOF", "NO", "ONE")
 			f.do(t, "FLUSHALL")
+		}
+	}
+}
+
+// Nor does it when a lease is renewed, extended, or asked for its turn: its holder would stop at
+// once, and the lock would stay taken at the master for nobody.
+func TestServerThatTakesNoWritesEndsNoLease(t *testing.T) {
+	f := &fakeDeployment{dial: startRedis(t)}
+	for name, opts := range map[string][]Option{"plain": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}, "writer": {ForWriting(), Fenced()}} {
+		for _, others := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, others %v", name, others), func(t *testing.T) {
+				c := f.client(t)
+				m := c.Mutex("k", append(opts, NoRenewal())...)
+				lease, err := m.TryLock(t.Context())
+				require.NoError(t, err)
+				f.do(t, "DEL", "k")
+				if others {
+					_, err := f.client(t).Mutex("k", opts...).TryLock(t.Context())
+					require.NoError(t, err)
+				}
+				f.do(t, "REPLICAOF", "127.0.0.1", "1")
+				defer func() {
+					f.do(t, "REPLICAOF", "NO", "ONE")
+					f.do(t, "FLUSHALL")
+				}()
+
+				renewal := renewCall(m, lease.tenure.id, m.ttl, m.cfg.fenced, 0)
+				for _, r := range c.deployment.runBatch(t.Context(), []call{renewal, renewal}) {
+					require.ErrorIs(t, requestError("k", r.Err), ErrUnavailable, "answered %v", r.Value)
+				}
+				if m.mode == modeMutex {
+					v, err := c.deployment.run(t.Context(), turnCall(m, lease.tenure.id, 0))
+					require.ErrorIs(t, requestError("k", err), ErrUnavailable, "answered %v", v)
+				}
+				soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+				require.ErrorIs(t, lease.Extend(soon, time.Minute), ErrUnavailable)
+				require.NoError(t, lease.Err())
+			})
 		}
 	}
 }

@@ -6,13 +6,13 @@ return renew_each(function(record, id)
   if failed(kind) then
     return kind
   elseif not kind then
-    return 0
+    return gone(record, 0)
   elseif kind ~= 'x' and kind ~= 'rw' then
     return -1
   end
   local h = alive(record, id, now)
   if not h then
-    return find(record, now) and -1 or 0
+    return gone(record, find(record, now) and -1 or 0)
   end
   return prolong(record, id, h, now + ttl, ttl, now) or 1
 end)

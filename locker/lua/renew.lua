@@ -6,10 +6,10 @@ return renew_each(function(record, id)
     return value
   end
   if not value then
-    return 0
+    return gone(record, 0)
   end
   if not held_by(value, id) then
-    return -1
+    return value == 0 and -1 or gone(record, -1)
   end
   -- Not parse, which takes more time and tells what is known here.
   local token, lease = string.match(value, '^|(%d+)|(%d+)|', 7 + #id)

@@ -17,6 +17,15 @@ local function keep_token(fence)
   end
 end
 
+-- Says that a lease is gone. A server that takes no writes must not: what it knows may be of
+-- another time. That meets all leases, so that it is raised.
+local function gone(record, reply)
+  if write_nothing(record) then
+    redis.call('HDEL', record, '')
+  end
+  return reply
+end
+
 -- What goes wrong with one lease must not keep the others from being renewed, so that
 -- renew(record, id) returns errors and raises none but those that all would meet.
 local function renew_each(renew)

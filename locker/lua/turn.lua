@@ -11,10 +11,8 @@ local value = read(KEYS[1])
 if failed(value) then
   return value
 end
-if not value then
-  return {0}
-elseif value == 0 or not held_by(value, ARGV[1]) then
-  return {-1}
+if not value or value == 0 or not held_by(value, ARGV[1]) then
+  return write_nothing(KEYS[3]) or {value and -1 or 0}
 end
 local token = '0'
 if ARGV[2] ~= '0' then
