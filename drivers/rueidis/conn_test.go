@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -202,6 +203,15 @@ func TestBoundedWithoutDeadline(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who wants no timeout may set one of ages, several of which are more than a Duration holds.
+func TestTimeoutsOfAges(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		cfg := wired(w)
+		cfg.DialTimeout, cfg.Timeout = math.MaxInt64, math.MaxInt64
+		assert.Equal(t, "PONG", do(t, open(t, cfg), "PING"))
+	})
 }
 
 // The package comment warns of options without which rueidis leaves no dead connection.

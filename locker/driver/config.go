@@ -59,7 +59,8 @@ type Config struct {
 }
 
 // WithDefaults returns c with the defaults of Network, DialTimeout and Timeout in
-// the place of values that are not set, or negative.
+// the place of values that are not set, or negative. A timeout of more than ten years is one of
+// ten years, so that a driver can add some of them up.
 func (c Config) WithDefaults() Config {
 	if c.Network == "" {
 		c.Network = "tcp"
@@ -70,6 +71,8 @@ func (c Config) WithDefaults() Config {
 	if c.Timeout <= 0 {
 		c.Timeout = DefaultTimeout
 	}
+	c.DialTimeout = min(c.DialTimeout, longestTimeout)
+	c.Timeout = min(c.Timeout, longestTimeout)
 	return c
 }
 
@@ -109,6 +112,8 @@ const (
 	DefaultDialTimeout = 5 * time.Second // of [Config.DialTimeout]
 	DefaultTimeout     = 5 * time.Second // of [Config.Timeout]
 )
+
+const longestTimeout = 10 * 365 * 24 * time.Hour
 
 var (
 	_ slog.LogValuer = Config{}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"testing"
 	"time"
 
@@ -167,6 +168,13 @@ func TestConfigCheck(t *testing.T) {
 	}
 	err := driver.Config{Mode: driver.ModeCluster, Addrs: []string{"a:1"}}.Check(driver.ModeSingle)
 	require.ErrorIs(t, err, driver.ErrUnsupported)
+}
+
+// What drivers add up and multiply has to fit a Duration.
+func TestWithDefaultsBoundsTimeouts(t *testing.T) {
+	cfg := driver.Config{DialTimeout: math.MaxInt64, Timeout: math.MaxInt64}.WithDefaults()
+	assert.Positive(t, 10*(cfg.DialTimeout+cfg.Timeout))
+	assert.Greater(t, cfg.Timeout, 365*24*time.Hour)
 }
 
 func TestNewConnector(t *testing.T) {
