@@ -127,7 +127,7 @@ func (k *call) use(rc redis.Conn) {
 		err = k.begin(rc)
 	}
 	if err != nil {
-		_ = rc.Close()
+		k.conn.giveBack(rc)
 		k.unsent = err
 		return
 	}
@@ -201,7 +201,7 @@ func (k *call) giveBack(rc redis.Conn) {
 	if k.demoted {
 		sever(rc)
 	}
-	_ = rc.Close()
+	k.conn.giveBack(rc)
 }
 
 // Commands that are no larger together are written before the first reply is read: a

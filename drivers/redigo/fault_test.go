@@ -199,6 +199,24 @@ func (c hookedContext) Deadline() (time.Time, bool) {
 	return c.Context.Deadline()
 }
 
+// A waitedContext calls hook when somebody asks for the second time when it ends: that is in the
+// pool, which has a place for the call by then. The call itself is told of the end by other means,
+// as of that of package locker's contexts.
+type waitedContext struct {
+	context.Context
+	asked *int
+	hook  func()
+}
+
+func (c waitedContext) OnEnd(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
+
+func (c waitedContext) Done() <-chan struct{} {
+	if *c.asked++; *c.asked == 2 {
+		c.hook()
+	}
+	return c.Context.Done()
+}
+
 func TestCloseEndsEverything(t *testing.T) {
 	t.Run("FirstCall", func(t *testing.T) { // for the race detector
 		bubble(t, func(t *testing.T, r *rig) {
@@ -212,6 +230,26 @@ func TestCloseEndsEverything(t *testing.T) {
 			})
 			if _, err := c.Do(hookedContext{t.Context(), hook}, command("PING")); err != nil {
 				require.ErrorIs(t, err, driver.ErrClosed)
+			}
+			closing.Wait()
+		})
+	})
+	t.Run("CallThatEnds", func(t *testing.T) { // for the race detector
+		bubble(t, func(t *testing.T, r *rig) {
+			c := r.open(driver.Config{})
+			do(t, c, "PING")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			var closing sync.WaitGroup
+			hook := func() {
+				cancel()
+				closing.Go(func() { assert.NoError(t, c.Close()) })
+				for range 1000 { // time for Close, without any synchronisation
+					runtime.Gosched()
+				}
+			}
+			if _, err := c.Do(waitedContext{ctx, new(int), hook}, command("PING")); err != nil {
+				require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
 			}
 			closing.Wait()
 		})

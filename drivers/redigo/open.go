@@ -49,19 +49,16 @@ func openPool(cfg driver.Config) *conn {
 	pool := &redis.Pool{
 		DialContext:         o.dial,
 		TestOnBorrowContext: o.check,
-		MaxActive:           size,
 		MaxIdle:             size,
 		IdleTimeout:         idleTimeout,
-		Wait:                true,
 	}
 	if cfg.Mode == driver.ModeSentinel {
 		pool.MaxConnLifetime = masterLifetime
 	}
-	// The first GetContext prepares the pool in a way that races with Close in
-	// redigo 1.9.3. This one does nothing else.
-	_, _ = pool.GetContext(expired)
 	return &conn{
-		pool:     pool,
+		pool: pool,
+		// The pool has no MaxActive: in redigo 1.9.3 its Close races with the calls that wait.
+		places:   make(chan struct{}, size),
 		dial:     o.dial,
 		mode:     cfg.Mode,
 		patience: cfg.DialTimeout + cfg.Timeout,
