@@ -1,15 +1,18 @@
 package customdriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 )
 
 // theirClient stands for the client library that a driver is written for.
@@ -30,17 +33,16 @@ func (e theirError) Error() string { return string(e) }
 var errTheirDial = errors.New("no connection")
 
 // Wrap returns a Connector on a client that stays the application's.
-func Wrap(client *theirClient) driver.Connector { return wrapped{client} }
-
-type wrapped struct{ client *theirClient }
-
-func (w wrapped) Connect(context.Context) (driver.Conn, error) {
-	c := &wrappedConn{client: w.client}
-	c.closed, c.close = context.WithCancel(context.Background())
-	return c, nil
+func Wrap(client *theirClient) driver.Connector {
+	return driver.NewConnector(Driver{}, func(context.Context) (driver.Conn, error) {
+		if client == nil {
+			return nil, fmt.Errorf("wrapped: Wrap of a nil client: %w", driver.ErrUnsupported)
+		}
+		c := &wrappedConn{client: client}
+		c.closed, c.close = context.WithCancel(context.Background())
+		return c, nil
+	})
 }
-
-func (wrapped) Driver() driver.Driver { return Driver{} }
 
 type wrappedConn struct {
 	client *theirClient
@@ -75,23 +77,14 @@ func (c *wrappedConn) outcome(ctx context.Context, err error) error {
 	switch {
 	case c.closed.Err() != nil:
 		err = driver.ErrClosed
-	case ended(ctx) != nil:
-		err = ended(ctx)
+	default:
+		err = cmp.Or(aside.Ended(ctx), err)
 	}
 	err = fmt.Errorf("wrapped: %w", err)
 	if notSent {
 		return driver.NotSent(err)
 	}
 	return err // unknown
-}
-
-// ended returns the error of a ctx that has ended. A client that gives the ctx's
-// deadline to its socket notices it a moment before ctx does.
-func ended(ctx context.Context) error {
-	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
-		return context.DeadlineExceeded
-	}
-	return ctx.Err()
 }
 
 // value maps what the library returns to the types of a driver.Value.
@@ -168,4 +161,37 @@ func TestWrapped(t *testing.T) {
 	assert.ErrorIs(t, err, driver.ErrClosed)
 	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
 	assert.False(t, client.closed)
+}
+
+func TestWrappedNil(t *testing.T) {
+	_, err := Wrap(nil).Connect(t.Context())
+	assert.ErrorIs(t, err, driver.ErrUnsupported, "else it is taken for an outage, or the first call panics")
+}
+
+// A lateContext ends a moment after its deadline, as every one does when timers are late.
+type lateContext struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c lateContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Who is told that the deadline has passed finds that ctx has ended, and not an outage.
+func TestWrappedReturnsNotBeforeItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &theirClient{call: func(ctx context.Context, _ []string) (any, error) {
+			at, _ := ctx.Deadline()
+			time.Sleep(time.Until(at)) // as a socket does that has the deadline of ctx
+			return nil, errors.New("i/o timeout")
+		}}
+		c, err := Wrap(client).Connect(t.Context())
+		assert.NoError(t, err)
+		deadline := time.Now().Add(time.Second)
+		inner, cancel := context.WithDeadline(t.Context(), deadline.Add(time.Millisecond))
+		defer cancel()
+		ctx := lateContext{inner, deadline}
+		_, err = c.Do(ctx, command("X"))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Error(t, ctx.Err(), "it returned before")
+	})
 }
