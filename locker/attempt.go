@@ -296,10 +296,12 @@ func (a *attempt) ask(ctx context.Context, q *quorum, p place, g grant, first bo
 	if a.attachID != "" {
 		a.scripted = true
 		err = a.client.attaching.try(a.attachID, func(unsure string) (err error) {
-			g.token, g.owner, err = q.attach(ctx, &a.req, a.attachID, unsure, &a.taken)
+			g.token, g.owner, g.rest, err = q.attach(ctx, &a.req, a.attachID, unsure, &a.taken)
 			return err
 		})
-		g.rest = &rest{quorum: q, done: true, former: a.client.store.releaseCall(a.mutex, a.attachID, "", voidLife(a.req.ttl))}
+		if err == nil {
+			g.rest.former = a.client.store.releaseCall(a.mutex, a.attachID, "", voidLife(a.req.ttl))
+		}
 		return g, err
 	}
 	var scripted bool

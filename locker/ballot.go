@@ -38,6 +38,19 @@ func (b ballot) closed() bool {
 	return true
 }
 
+// unanswered are the nodes that have not answered yet, and those that had their time.
+func (b ballot) unanswered() (open, lost nodeSet) {
+	for i, v := range b {
+		switch {
+		case !v.in:
+			open.add(i)
+		case v.lost:
+			lost.add(i)
+		}
+	}
+	return open, lost
+}
+
 // asFarAsHeard is the ballot without the nodes that have not answered yet: they fail to.
 func (b ballot) asFarAsHeard() ballot {
 	all := slices.Clone(b)

@@ -17,11 +17,16 @@ import (
 // connections that it had: that is what comes within the first moment, as later connections do not get as far as to
 // send a command.
 func (f *fakeDeployment) standsStill(t *testing.T) (goOn func()) {
+	return f.standsStillAt(t, isAcquire)
+}
+
+// standsStillAt is that, of those commands.
+func (f *fakeDeployment) standsStillAt(t *testing.T, is func(cmd driver.Command) bool) (goOn func()) {
 	had := make(chan driver.Command, 64)
 	until := time.Now().Add(5 * time.Millisecond)
 	f.set(func() {
 		f.before = func(ctx context.Context, cmd driver.Command) error {
-			if time.Now().Before(until) && isAcquire(cmd) {
+			if time.Now().Before(until) && is(cmd) {
 				had <- cmd
 			}
 			<-ctx.Done()
@@ -60,6 +65,31 @@ func TestQuorumNodeThatStoodStillKeepsNoLockThatWasGivenUp(t *testing.T) {
 					})
 				})
 			}
+		}
+	}
+}
+
+// Nor does one that stands still when a detached lease is taken up, whether it executes that then or has not got it.
+func TestQuorumNodeThatStoodStillKeepsNoLeaseThatWasTakenUpAndGivenUp(t *testing.T) {
+	for name, is := range map[string]func(driver.Command) bool{
+		"executed":  isAttach,
+		"not there": func(driver.Command) bool { return false },
+	} {
+		for _, held := range []time.Duration{0, 2 * time.Second} {
+			t.Run(fmt.Sprintf("%s, held for %v", name, held), func(t *testing.T) {
+				eachDetached(t, func(t *testing.T, nodes fakeQuorum, m *Mutex, id string) {
+					goOn := nodes[0].standsStillAt(t, is)
+					taken, err := m.Attach(t.Context(), id)
+					require.NoError(t, err)
+					time.Sleep(held)
+					require.NoError(t, taken.Unlock(t.Context()))
+					time.Sleep(12300 * time.Millisecond)
+					goOn()
+					time.Sleep(duePause + 2*DefaultNodeTimeout)
+					synctest.Wait()
+					assert.Zero(t, nodes.holding("k"))
+				})
+			})
 		}
 	}
 }

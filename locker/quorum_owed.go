@@ -44,7 +44,11 @@ func (r *rest) warn() {
 		return
 	}
 	if nodes := r.lost &^ r.warned; nodes != 0 {
-		r.quorum.owe(r.parting(), voidLife(r.tenure.mutex.ttl), nodes)
+		life := voidLife(r.tenure.mutex.ttl)
+		r.quorum.owe(r.parting(), life, nodes)
+		if r.former.script != nil { // the node may not take the lease up at all, and have it still
+			r.quorum.owe(r.former, life, nodes)
+		}
 		r.warned |= nodes
 	}
 	if r.owed&^r.warned == 0 {

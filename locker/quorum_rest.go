@@ -19,6 +19,8 @@ type rest struct {
 	bid    *bid // not answered by all; nil if there is none
 	former call // ends the id that the lease was taken up from, at nodes that were late; none if it was not
 
+	formerEnded bool // the nodes have been told so; the tenure's mu guards it
+
 	mu     sync.Mutex
 	tenure *tenure    // once there is one
 	again  *returning // nil if no node has refused
@@ -86,12 +88,12 @@ func (r *rest) settled() {
 // endFormer tells the nodes that the id is over which the lease was taken up from: another taker,
 // which lost, may have had it at some of them, and gives it back there. It may be called on nil.
 func (r *rest) endFormer() {
-	if r == nil || r.former.script == nil || !r.quorum.enter() {
+	if r == nil || r.former.script == nil || r.formerEnded || !r.quorum.enter() {
 		return
 	}
 	defer r.quorum.wg.Done()
 	r.quorum.tell(r.former, r.quorum.all())
-	r.former = call{}
+	r.formerEnded = true
 }
 
 // leave is told that the lease is detached. It may be called on nil.

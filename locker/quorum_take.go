@@ -117,15 +117,11 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 // rest is what is left to be asked for the lock that a majority has given. The doubtful nodes may
 // have had it before.
 func (q *quorum) rest(c call, got tally, bid *bid, doubtful nodeSet) *rest {
-	var refused, open, lost nodeSet
+	var refused nodeSet
+	open, lost := got.ballot.unanswered()
 	for i, v := range got.ballot {
-		if v.lost {
-			lost.add(i)
-		}
 		switch {
-		case !v.in:
-			open.add(i)
-		case v.Err == nil || got.unasked.has(i):
+		case !v.in, v.Err == nil, got.unasked.has(i):
 		case isNotTold(v): // it holds nothing, as those that were not asked
 			got.unasked.add(i)
 		case errors.Is(v.Err, ErrLocked):
@@ -226,8 +222,8 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 }
 
 // attach takes the lease up at a majority of the nodes. What it says of failures holds as
-// for acquire.
-func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, taken *taken) (token Token, owner string, err error) {
+// for acquire. rest is with the nodes that have not answered, which may take it up late.
+func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, taken *taken) (token Token, owner string, left *rest, err error) {
 	got, err := q.grant(ctx, question{calls: []call{attachCall(r, old, unsure, q.offer())}}, func(_ int, answers []driver.Result) (Token, error) {
 		token, o, err := r.attached(answers[0].Value)
 		if err == nil {
@@ -237,16 +233,19 @@ func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, tak
 	})
 	taken.note(got.ballot)
 	if err != nil {
-		return 0, "", err
+		return 0, "", nil, err
 	}
+	open, lost := got.ballot.unanswered()
+	left = &rest{quorum: q, done: true, owed: lost, lost: lost}
+	left.hears(got.round, open, open) // none is asked again: one that refuses has nothing to take up
 	if got.tokens.largest() == 0 || r.mode == modeRead {
-		return 0, owner, nil
+		return 0, owner, left, nil
 	}
 	token, ok := got.tokens.agreed(majority(len(q.nodes)))
 	if !ok {
 		token, err = q.agree(ctx, r, token)
 	}
-	return token, owner, err
+	return token, owner, left, err
 }
 
 // tokens are those that the nodes have given which said yes.
