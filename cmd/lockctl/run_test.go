@@ -142,6 +142,21 @@ func TestRunTellsTheCommandOfItsLock(t *testing.T) {
 	assert.Equal(t, "inner|none\n", p.out.String(), "the token of another lock is none of this one")
 }
 
+// A lock that is taken under another key than the one that was asked for keeps nobody out.
+func TestAFlagIsHeededBeforeItsVariable(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	c := observer(t, url)
+	for flag, key := range map[string]string{"--prefix=": "k", "--prefix=other:": "other:k", "--json=false": "app:k"} {
+		lease := hold(t, c, key)
+		cmd := program(t, url, "run", "-n", flag, "k", "--", "true")
+		cmd.Env = append(cmd.Env, prefixVariable+"=app:")
+		p := startCmd(t, cmd)
+		assert.Equal(t, exitNotHad, p.code(t), "%s: the lock of %q is held: %s", flag, key, p.err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+}
+
 // No name that lockctl reads is one that it passes on: a lockctl within another would take
 // the lock's key for a setting.
 func TestVariablesDoNotCollide(t *testing.T) {

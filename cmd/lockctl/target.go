@@ -28,6 +28,8 @@ type target struct {
 	driver string
 	prefix string
 	quorum redlock.Config
+
+	flags *pflag.FlagSet // which of them were given
 }
 
 // isQuorum tells whether there are several servers. It is known once they are settled.
@@ -42,6 +44,7 @@ func (t *target) within(ttl time.Duration) time.Duration {
 }
 
 func (t *target) addFlags(flags *pflag.FlagSet) {
+	t.flags = flags
 	flags.StringArrayVar(&t.urls, "url", nil, "the server, such as redis://localhost:6379/0; several make a quorum (default $"+urlVariable+")")
 	flags.StringVar(&t.driver, "driver", "", "the client to use: "+strings.Join(locker.Drivers(), ", ")+" (default $"+driverVariable+" or goredis)")
 	flags.StringVar(&t.prefix, "prefix", "", "what all clients put before the names of locks (default $"+prefixVariable+" or none)")
@@ -68,7 +71,7 @@ func (t *target) settle() error {
 	if t.driver == "" {
 		t.driver = "goredis"
 	}
-	if t.prefix == "" {
+	if !t.flags.Changed("prefix") { // an empty one says that there is none
 		t.prefix = os.Getenv(prefixVariable)
 	}
 	switch n := len(t.urls); {
