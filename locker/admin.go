@@ -174,7 +174,7 @@ func (m *Mutex) adminWithin(ctx context.Context, within time.Duration, what stri
 	unknown := changes && driver.OutcomeOf(err) == driver.OutcomeUnknown
 	reasons := []error{requestError(m.name, late(err))}
 	if ctx.Err() != nil {
-		reasons = []error{context.Cause(ctx), err}
+		reasons = ended(ctx, err)
 	}
 	if unknown {
 		reasons = append([]error{ErrUnknown}, reasons...)

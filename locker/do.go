@@ -87,7 +87,7 @@ func (l *Lease) Do(ctx context.Context, work func(ctx context.Context) error) (e
 	case over != nil:
 		return over
 	case ctx.Err() != nil:
-		return l.notBegun(ctx)
+		return failed(fmt.Sprintf("do %q", l.Name()), ended(ctx)...)
 	}
 	ctx, cancel := context.WithCancelCause(carry(ctx, l))
 	defer cancel(ErrReleased)
@@ -95,16 +95,6 @@ func (l *Lease) Do(ctx context.Context, work func(ctx context.Context) error) (e
 	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	defer stop()
 	return work(ctx)
-}
-
-// notBegun is the error of work under a context that was over before. Also who asks for
-// context.Canceled shall find it, where the cause is another.
-func (l *Lease) notBegun(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
-		err = nil
-	}
-	return failed(fmt.Sprintf("do %q", l.Name()), cause, err)
 }
 
 // joined is [errors.Join], but an error that is alone stays as it is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -26,6 +27,20 @@ func late(err error) error {
 		return driver.NotSent(told)
 	}
 	return told
+}
+
+// ended are the reasons of a call that ctx has ended, if it has: the cause, and the context's
+// own error where the cause is another, so that who asks for [context.Canceled] or
+// [context.DeadlineExceeded] finds it, whatever the cause. They come before those that are told
+// besides, and none comes twice.
+func ended(ctx context.Context, told ...error) []error {
+	var reasons []error
+	for _, err := range []error{context.Cause(ctx), ctx.Err()} {
+		if err != nil && !errors.Is(errors.Join(slices.Concat(reasons, told)...), err) {
+			reasons = append(reasons, err)
+		}
+	}
+	return append(reasons, told...)
 }
 
 // failed is the error of a call that did not do what it was to, with the reasons in its

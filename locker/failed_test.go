@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -73,5 +74,54 @@ func TestErrorsSayWhichCallHasFailed(t *testing.T) {
 		_, err = plain.Detach(t.Context(), time.Millisecond)
 		assert.ErrorIs(t, err, ErrInvalid)
 		assert.ErrorContains(t, err, "detach with a TTL of 1ms")
+	})
+}
+
+// The caller's own cause must not hide that it was the caller's context that ended: a program
+// that asks for context.Canceled would take its own end for a failure of the lock.
+func TestACallThatItsContextEndsSaysSoWhateverTheCause(t *testing.T) {
+	why := errors.New("another part has failed")
+	forEachLease(t, func(t *testing.T, f *fakeDeployment, lease *Lease) {
+		over, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		_, detached := lease.Detach(over, DefaultTTL)
+		for op, err := range map[string]error{"extend": lease.Extend(over, DefaultTTL), "detach": detached, "unlock": lease.Unlock(over)} {
+			assert.ErrorIs(t, err, why, op)
+			assert.ErrorIs(t, err, context.Canceled, op)
+		}
+	})
+	for op, call := range map[string]func(ctx context.Context, lease *Lease) error{
+		"extend": func(ctx context.Context, lease *Lease) error { return lease.Extend(ctx, DefaultTTL) },
+		"detach": func(ctx context.Context, lease *Lease) error { _, err := lease.Detach(ctx, DefaultTTL); return err },
+		"unlock": func(ctx context.Context, lease *Lease) error { return lease.Unlock(ctx) },
+	} {
+		t.Run(op+"/server down", func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				lease := must(t, f.client(t).Mutex("k"))
+				f.down()
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
+				defer cancel()
+				err := call(ctx, lease)
+				assert.ErrorIs(t, err, why)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorIs(t, err, ErrUnavailable)
+			})
+		})
+	}
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k"))
+		f.hang()
+		first, other := make(chan error), make(chan error)
+		go func() { first <- lease.Unlock(t.Context()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() { other <- lease.Unlock(ctx) }()
+		synctest.Wait()
+		cancel(why)
+		err := <-other // it waited for the first
+		assert.ErrorIs(t, err, why)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.ErrorIs(t, err, ErrUnknown)
+		<-first
 	})
 }

@@ -138,7 +138,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 		other := t.gone
 		t.mu.Unlock()
 		if !await(ctx, other, time.Until(end)) {
-			return false, true, failed(fmt.Sprintf("unlock %q", l.Name()), ErrUnknown, context.Cause(ctx))
+			return false, true, failed(fmt.Sprintf("unlock %q", l.Name()), append([]error{ErrUnknown}, ended(ctx)...)...)
 		}
 	}
 }
@@ -209,14 +209,11 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 			break
 		}
 	}
-	what, ended := fmt.Sprintf("unlock %q", t.mutex.name), context.Cause(ctx)
-	if ended != nil && errors.Is(last, ended) {
-		ended = nil // it is told by what was tried last
+	what, reasons := fmt.Sprintf("unlock %q", t.mutex.name), ended(ctx, last)
+	if unsure || driver.OutcomeOf(last) != driver.OutcomeReplied {
+		reasons = append([]error{ErrUnknown}, reasons...)
 	}
-	if !unsure && driver.OutcomeOf(last) == driver.OutcomeReplied {
-		return failed(what, ended, last), false
-	}
-	return failed(what, ErrUnknown, ended, last), false
+	return failed(what, reasons...), false
 }
 
 // errand has c made in the background, without which the lock may stay taken if it frees.
