@@ -114,7 +114,7 @@ func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment,
 			case errors.Is(a.err, locker.ErrUnavailable):
 				return asked, a.err
 			case errors.Is(a.err, locker.ErrLocked):
-				return asked, &exitError{r.flags.conflict, a.err}
+				return asked, r.notHad(a.err)
 			case a.err != nil:
 				return asked, a.err
 			}
@@ -132,6 +132,16 @@ func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment,
 			return asked, nil
 		}
 	}
+}
+
+// notHad is the end of a run whose lock others had. With the exit code 0 that is as it should
+// be, and not worth a line: cron sends a mail for each, from all hosts but one.
+func (r *runner) notHad(err error) error {
+	chatty := r.json || r.flags.verbose && !r.flags.quiet
+	if r.flags.conflict == 0 && !chatty {
+		err = nil
+	}
+	return &exitError{r.flags.conflict, err}
 }
 
 // ends tells whether a signal ends a program that does not expect it.

@@ -83,6 +83,25 @@ func TestRunExitCodes(t *testing.T) {
 	}
 }
 
+// Cron sends a mail for whatever is written: of a job that runs once in the whole fleet each
+// host but one would send one.
+func TestRunIsSilentWhereALockThatOthersHaveIsNoError(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	hold(t, observer(t, url), "held")
+	for _, wait := range []string{"-n", "--wait=0.2"} {
+		for flag, says := range map[string]string{"--verbose=false": "", "-q": "", "-vq": "", "-v": "is locked by", "--json": `"exit":0`} {
+			code, out, errs := lockctl(t, url, "run", wait, "-E", "0", flag, "held", "--", "echo", "it runs")
+			assert.Zero(t, code)
+			assert.Empty(t, out)
+			if says == "" {
+				assert.Empty(t, errs, flag)
+			}
+			assert.Contains(t, errs, says, flag)
+		}
+	}
+}
+
 // Nothing is known of the lock while the server does not answer: a script must not take it
 // for held, least of all as a success.
 func TestRunOnAServerThatHangs(t *testing.T) {
