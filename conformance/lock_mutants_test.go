@@ -73,7 +73,7 @@ var mutexMutants = []lockMutant{
 		"Loss/Deleted"),
 	luaMutant("renewal takes over", "renew", "return value == 0 and -1 or gone(record, -1)", "redis.call('PEXPIRE', record, ttl)\n    return 1",
 		"Loss/TakenOver"),
-	luaMutant("renewal shortens", "renew", "if redis.call('PTTL', key) < ttl then", "if true then",
+	luaMutant("renewal shortens", "renew", "if left < ttl then", "if true then",
 		"Loss/ExtendOnlyLengthens"),
 	luaMutant("renewal draws a token", "renew", "arm(record, ttl)", "arm(record, ttl)\nredis.call('SET', record, (string.gsub(value, token, digits(token + 1), 1)), 'KEEPTTL')",
 		"Fencing/KeptOnRenewal"),

@@ -54,15 +54,18 @@ end
 
 -- Renewing and extending only lengthen: a duplicate that arrives late must not
 -- shorten what a newer request has granted. One command is enough from Redis 7.0 on,
--- except for a key that has lost its TTL, which GT takes for the longest of all.
+-- except for a key that has lost its TTL, which GT takes for the longest of all. Tells
+-- that it had: it may have been longer than this one.
 local has_gt = (redis.REDIS_VERSION_NUM or 0) >= 0x070000
 local function arm(key, ttl)
   if has_gt and redis.call('PEXPIRE', key, ttl, 'GT') == 1 then
     return
   end
-  if redis.call('PTTL', key) < ttl then
+  local left = redis.call('PTTL', key)
+  if left < ttl then
     redis.call('PEXPIRE', key, ttl)
   end
+  return left == -1
 end
 
 local function now_us()

@@ -95,6 +95,18 @@ local function find(key, now)
   return found
 end
 
+-- Keeps the record for so many ms. Where somebody took its TTL away, others may count on
+-- more: then it is kept until the last of its holds runs out.
+local function keep(key, ttl, now)
+  if arm(key, ttl) then
+    local last = now
+    each(key, now, function(h)
+      last = math.max(last, h.expires)
+    end)
+    arm(key, math.ceil(last - now))
+  end
+end
+
 -- Writes a hold. Other fields come with it in the same command, so that it is
 -- written as a whole or, where memory is short, not at all; then the error is returned. So
 -- it is where its TTL cannot be set: nobody believes in that hold. One that is there stays.
@@ -107,11 +119,12 @@ local function put(key, id, mode, expires, ttl, token, owner, tail, now, there)
   if failed(set) then
     return set
   end
-  local armed, err = pcall(arm, key, math.ceil(expires - now))
+  local new = set == #fields / 2
+  local armed, err = pcall(new and arm or keep, key, math.ceil(expires - now), now)
   if not armed then
     -- The user must not do so. A new record must not stay without a TTL. (In another one "w"
     -- stays, by which readers look for a writer, for it may be another's.)
-    if set == #fields / 2 then
+    if new then
       redis.call('DEL', key)
     elseif not there then
       redis.pcall('HDEL', key, id)
@@ -137,7 +150,7 @@ local function prolong(key, id, h, expires, ttl, now)
     redis.call('HDEL', key, '')
     return put(key, id, h.mode, expires, math.max(ttl, tonumber(h.ttl)), h.token, h.owner, h.tail, now, true)
   end
-  arm(key, math.ceil(h.expires - now))
+  keep(key, math.ceil(h.expires - now), now)
 end
 
 -- Ends a hold. The record goes with the last one that is alive. Returns one that

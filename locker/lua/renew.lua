@@ -20,6 +20,9 @@ return renew_each(function(record, id)
     local left = math.max(redis.call('PTTL', record), ttl)
     redis.pcall('SET', record, 'gl1|m|' .. id .. '|' .. token .. '|' .. digits(ttl) .. '|' .. tail, 'PX', left)
   end
-  arm(record, ttl)
+  local lost = arm(record, ttl)
+  if lost then
+    arm(record, tonumber(lease)) -- which its holder may count on
+  end
   return 1
 end)
