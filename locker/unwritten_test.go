@@ -122,6 +122,36 @@ func TestServerThatTakesNoWritesEndsNoLease(t *testing.T) {
 	}
 }
 
+// Nor when a lease is broken: who believes that it is gone does not break it at the master.
+func TestServerThatTakesNoWritesDoesNotSayThatThereIsNothingToBreak(t *testing.T) {
+	f := &fakeDeployment{dial: startRedis(t)}
+	for name, opts := range map[string][]Option{"fenced": {Fenced()}, "writer": {ForWriting(), Fenced()}} {
+		for _, others := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, others %v", name, others), func(t *testing.T) {
+				c := f.client(t)
+				_, err := c.Mutex("k", opts...).TryLock(t.Context())
+				require.NoError(t, err)
+				dead, err := c.Inspect(t.Context(), "k")
+				require.NoError(t, err)
+				f.do(t, "DEL", "k")
+				if others {
+					_, err := f.client(t).Mutex("k", opts...).TryLock(t.Context())
+					require.NoError(t, err)
+				}
+				f.do(t, "REPLICAOF", "127.0.0.1", "1")
+				defer func() {
+					f.do(t, "REPLICAOF", "NO", "ONE")
+					f.do(t, "FLUSHALL")
+				}()
+				_, err = c.ForceRelease(t.Context(), "k")
+				require.ErrorIs(t, err, ErrUnavailable)
+				_, err = c.ForceReleaseFrom(t.Context(), "k", dead.Holders...)
+				require.ErrorIs(t, err, ErrUnavailable)
+			})
+		}
+	}
+}
+
 // Tokens go on from the last one for as long as that is known, which is for two TTLs at least
 // of whoever holds the lock.
 func TestLastTokenIsKeptForTheLongestLeaseThatLives(t *testing.T) {

@@ -39,14 +39,14 @@ local function break_it()
   local value, left = nil, redis.call('PTTL', KEYS[1])
   local ended, stays, excludes
   if kind == 'none' then
-    return {0}
+    return write_nothing(KEYS[3]) or {0}
   elseif kind == 'string' then
     value = redis.call('GET', KEYS[1])
     local id = parse(value)
     if not id then
       return {-2, kind, left}
     elseif not meant(id) then
-      return {-1, value, left, now}
+      return write_nothing(KEYS[3]) or {-1, value, left, now}
     end
     ended = value
   else
@@ -59,7 +59,7 @@ local function break_it()
     else
       ended, stays, excludes = divide(value, tonumber(now))
       if #ended == 0 then
-        return {-1, value, left, now}
+        return write_nothing(KEYS[3]) or {-1, value, left, now}
       end
     end
   end

@@ -2,7 +2,7 @@
 -- longest lease (ms), as its marker says, and so may have forgotten one, the reply stands in
 -- another: {-5, ms left, reply}. Nothing is written, as quarantine does.
 local function unless_young(reply, marker, longest)
-  if not marker then
+  if not marker or failed(reply) then
     return reply
   end
   local born = tonumber(string.match(redis.call('GET', marker) or '', '^%d+$') or '')
