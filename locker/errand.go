@@ -80,7 +80,7 @@ func (e *errand) due(now moment) need {
 func (e *errand) begin(moment, time.Duration) (call, bool) { return e.call, true }
 
 func (e *errand) reply(_, now moment, v driver.Value, err error) {
-	err = errandReply(v, err)
+	err = errandReply(e.call, v, err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	next := now.at.Add(min(10*time.Millisecond<<min(e.tries, 10), errandPause))
@@ -101,9 +101,10 @@ func (e *errand) reply(_, now moment, v driver.Value, err error) {
 	e.client.dog.move(&e.job, next, 0)
 }
 
-// errandReply reads the reply of an errand, whose script says by a number that it is done.
-func errandReply(v driver.Value, err error) error {
-	if _, ok := v.(int64); err == nil && !ok {
+// errandReply reads the reply of an errand, whose script says by a number that it is done. A
+// command of the server itself is done with any answer: SET NX gives none where the key is there.
+func errandReply(c call, v driver.Value, err error) error {
+	if _, ok := v.(int64); err == nil && !ok && c.script != nil {
 		return oddReply("an errand", v)
 	}
 	return err

@@ -235,3 +235,37 @@ func TestMissedLocksAreNotRememberedForEver(t *testing.T) {
 		require.NoError(t, c.Close())
 	})
 }
+
+// A lease whose reply was lost is noted at the server when it is detached, with one request: not
+// again and again for two TTLs, and not by Close.
+func TestDetachedLeaseWhoseReplyWasLostIsNotedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		f.set(func() { f.after = once("SET", errLostReply) })
+		lease, err := c.Mutex("k").TryLock(t.Context())
+		require.NoError(t, err)
+		_, err = lease.Detach(t.Context(), time.Hour)
+		require.NoError(t, err)
+		assert.Zero(t, c.jobs())
+		assert.True(t, f.Exists(lease.mutex.keys.over(lease.tenure.id)))
+		f.reset()
+		time.Sleep(time.Minute)
+		assert.Empty(t, f.commands())
+	})
+}
+
+// Nor has Close to do it again, if it was done before it.
+func TestCloseAfterADetachIsPrompt(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		f.set(func() { f.after = once("SET", errLostReply) })
+		lease, err := c.Mutex("k").TryLock(t.Context())
+		require.NoError(t, err)
+		_, err = lease.Detach(t.Context(), time.Hour)
+		require.NoError(t, err)
+		begun := time.Now()
+		assert.NoError(t, c.Close())
+		assert.Zero(t, time.Since(begun))
+		assert.True(t, f.Exists(lease.mutex.keys.over(lease.tenure.id)))
+	})
+}

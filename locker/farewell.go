@@ -126,7 +126,7 @@ func slowest(batch []farewell) time.Duration {
 // heard tells whether r ends the farewell.
 func (f farewell) heard(r driver.Result) bool {
 	if f.tenure == nil {
-		err := errandReply(r.Value, r.Err)
+		err := errandReply(f.call, r.Value, r.Err)
 		return err == nil || mostDone(err)
 	}
 	err := r.Err
