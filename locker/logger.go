@@ -18,7 +18,8 @@ import (
 //
 // Renewals that fail do not flood the log, however many leases an outage meets: the first one of a
 // client has a line, and then all that follow have one a second at most, which counts them and
-// names the lock that has the least left of its lease. The same is so of those that come late.
+// names the lock that has the least left of its lease, and says how long ago that was where it is not told at once.
+// The same is so of those that come late.
 // They are said to succeed again when one does and none has failed for 5 seconds. Every
 // lock that is lost has a line of its own.
 //

@@ -242,6 +242,47 @@ func TestLogNamesTheLockThatHasTheLeastLeft(t *testing.T) {
 	})
 }
 
+// What comes within a second of a line waits for the next renewal, which may be that of the next
+// night's job. It must not look as if it were that one's.
+func TestLogTellsWhatIsOverFromWhatHappensNow(t *testing.T) {
+	for _, failure := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			tell := toldOfRenewals(Logger(slog.New(slog.NewTextHandler(&out, nil))))
+			about := func(name string, left time.Duration) {
+				e := Renewal{LockInfo: LockInfo{Name: name, TTL: 30 * time.Second}, Left: left}
+				if failure {
+					e.Err = errLostReply
+				}
+				tell(e)
+			}
+			lines := func() []string {
+				defer out.Reset()
+				return strings.Split(strings.TrimSpace(out.String()), "\n")
+			}
+			about("lost", time.Second)
+			assert.Len(t, lines(), 1)
+			about("lost", time.Millisecond)
+			time.Sleep(24 * time.Hour)
+			about("new", 9*time.Second)
+			list := lines()
+			require.Len(t, list, 2)
+			assert.Contains(t, list[0], "lock=lost")
+			assert.Contains(t, list[0], "ago=24h")
+			assert.Contains(t, list[1], "lock=new")
+			assert.Contains(t, list[1], "renewals=1")
+			assert.NotContains(t, list[1], "ago=")
+
+			about("new", 8*time.Second)
+			time.Sleep(time.Hour)
+			tell(Renewal{LockInfo: LockInfo{Name: "well", TTL: 30 * time.Second}, Left: 29 * time.Second})
+			list = lines()
+			assert.Contains(t, list[0], "lock=new")
+			assert.Contains(t, list[0], "ago=1h")
+		})
+	}
+}
+
 // Two clients may be given one option: what one has logged is not left out by the other.
 func TestEachClientLogsItsOwnRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

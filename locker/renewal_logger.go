@@ -13,6 +13,8 @@ const (
 	// calmTime is for how long no renewal must have failed until they are said to succeed again.
 	// It is longer than the tries of one lease are apart, where those of others succeed.
 	calmTime = 5 * time.Second
+
+	renewalFailed, renewalLate = "renewal failed", "renewal was late"
 )
 
 // A renewalLogger logs what becomes of the renewals of one client, however many leases it has: in an
@@ -33,29 +35,46 @@ func (r *renewalLogger) renewal(e Renewal) {
 	switch {
 	case errors.Is(e.Err, ErrNotHeld): // of which its loss tells
 	case e.Err != nil:
-		r.failed.add(e)
+		r.note(&r.failed, renewalFailed, e, present)
 		r.troubled, r.lastFailure = true, present
 	case e.Left < e.TTL/3:
-		r.late.add(e)
+		r.note(&r.late, renewalLate, e, present)
 	}
-	r.tell(&r.failed, "renewal failed", present)
-	r.tell(&r.late, "renewal was late", present)
+	r.tell(&r.failed, renewalFailed, present)
+	r.tell(&r.late, renewalLate, present)
 	if r.troubled && e.Err == nil && present.Sub(r.lastFailure) >= calmTime {
 		r.troubled = false
 		r.Info("renewals succeed again")
 	}
 }
 
+// note counts e. Those that have no line yet have one of their own where they were some time ago:
+// what happens now is about other locks than an outage that is over.
+func (r *renewalLogger) note(some *alike, text string, e Renewal, present time.Time) {
+	if some.n > 0 && present.Sub(some.last) >= calmTime {
+		r.write(some, text, present)
+		some.told = time.Time{} // which keeps this one from none
+	}
+	some.add(e, present)
+}
+
 // tell has a line written of those that have none yet, unless the last one was just now.
 func (r *renewalLogger) tell(some *alike, text string, present time.Time) {
-	if some.n == 0 || present.Sub(some.told) < linesEvery {
-		return
+	if some.n > 0 && present.Sub(some.told) >= linesEvery {
+		r.write(some, text, present)
 	}
+}
+
+// write tells when it was, too, where that is not when it is told.
+func (r *renewalLogger) write(some *alike, text string, present time.Time) {
 	e := some.worst
 	attrs := about(e.LockInfo, slog.Duration("left", e.Left), slog.Duration("late", e.Late), slog.Duration("took", e.Took),
 		slog.Int("renewals", some.n))
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", e.Err.Error()))
+	}
+	if ago := present.Sub(some.last); ago >= calmTime {
+		attrs = append(attrs, slog.Duration("ago", ago))
 	}
 	*some = alike{told: present}
 	r.LogAttrs(context.Background(), slog.LevelWarn, text, attrs...)
@@ -65,10 +84,12 @@ func (r *renewalLogger) tell(some *alike, text string, present time.Time) {
 type alike struct {
 	n     int       // of which no line tells yet
 	worst Renewal   // the one of them that had the least left
+	last  time.Time // when the latest of them was
 	told  time.Time // when there was a line
 }
 
-func (a *alike) add(e Renewal) {
+func (a *alike) add(e Renewal, present time.Time) {
+	a.last = present
 	if a.n++; a.n == 1 || e.Left < a.worst.Left {
 		a.worst = e
 	}
