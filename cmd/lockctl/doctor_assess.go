@@ -47,11 +47,8 @@ func (f facts) version() finding {
 	}
 	major, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(major)
-	switch {
-	case err == nil && name == "Redis" && n < 6:
+	if err == nil && name == "Redis" && n < 6 {
 		return finding{"version", problem, name + " " + version, "The oldest server supported is Redis 6.0."}
-	case err == nil && name == "Redis" && n < 7:
-		return finding{"version", note, name + " " + version, "When the memory is full, leases of reentrant and read-write locks cannot be renewed before Redis 7.0."}
 	}
 	return finding{Check: "version", Level: fine, Found: name + " " + version}
 }

@@ -134,6 +134,16 @@ func TestGoldenDoctor(t *testing.T) {
 	}
 }
 
+// All that is said of locks holds on the oldest server that is supported: leases are renewed there
+// when the memory is full, too.
+func TestDoctorHasNothingToSayOfAVersionThatIsSupported(t *testing.T) {
+	for version, want := range map[string]level{"5.0.14": problem, "6.0.16": fine, "6.2.14": fine, "7.0.15": fine, "8.6.3": fine} {
+		f := facts{info: map[string]string{"redis_version": version}}
+		assert.Equal(t, want, f.version().Level, version)
+		assert.Equal(t, want != fine, f.version().Means != "", version)
+	}
+}
+
 func TestClocksAreComparedWithEachOther(t *testing.T) {
 	at := func(offset time.Duration) facts {
 		return facts{server: offset.String(), offset: offset, trip: time.Millisecond}
