@@ -279,8 +279,12 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, e
 	}
 	a.scripted = true
 	var seq string
+	before := a.queued
+	a.queued = before || p.reservation != "" // also where the driver or ctx panics
 	g.token, seq, err = a.client.store.acquire(ctx, &a.req, p)
-	a.queued = a.queued || p.reservation != "" && driver.OutcomeOf(err) != driver.OutcomeNotSent
+	if driver.OutcomeOf(err) == driver.OutcomeNotSent {
+		a.queued = before
+	}
 	if seq != "" {
 		a.stand = standing{seq: seq, sent: sent, life: p.life}
 	}

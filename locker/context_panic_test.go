@@ -195,6 +195,34 @@ func TestADriverThatPanicsInTheFirstRequestKeepsNoLock(t *testing.T) {
 	}
 }
 
+// The request has taken a place in the queue by then. A release would grant the lock to that, for
+// as long as the place is kept.
+func TestADriverThatPanicsWhileItsCallerQueuesLeavesNoPlace(t *testing.T) {
+	for name, opts := range map[string][]Option{"plain": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}, "writer": {ForWriting()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				held, err := f.client(t).Mutex("k", opts...).Lock(t.Context())
+				require.NoError(t, err)
+				c := f.client(t)
+				f.set(func() {
+					f.after = func(_ context.Context, cmd driver.Command) error {
+						if cmd.Name() == "EVALSHA" && f.Exists(held.mutex.keys.queue) {
+							f.set(func() { f.after = nil })
+							panic("in the driver")
+						}
+						return nil
+					}
+				})
+				assert.Panics(t, func() { _, _ = c.Mutex("k", opts...).Lock(t.Context()) })
+				synctest.Wait()
+				require.NoError(t, held.Unlock(t.Context()))
+				assert.False(t, f.Exists("k"), "held by nobody for %v", f.TTL("k"))
+				nobodyIsLeft(t, f, c)
+			})
+		})
+	}
+}
+
 // The end of a request's context is heard of in a goroutine where nobody could recover, and the
 // context may have been recycled by then.
 func TestAContextThatPanicsOnceItHasEndedHarmsNobody(t *testing.T) {
