@@ -130,9 +130,29 @@ func seconds(d time.Duration) string {
 // looks as if it were: one could not tell it from another name that is.
 func printable(text string) string {
 	if !plain(text) || strings.HasPrefix(text, `"`) {
-		return strconv.Quote(text)
+		return quoted(text)
 	}
 	return text
+}
+
+// quoted is text as $'…' of a shell reads it in every locale: \u202e means nothing to one without
+// UTF-8, as on a server whose LANG is not set, where it would be the name of another lock.
+func quoted(text string) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		_, n := utf8.DecodeRuneInString(text)
+		char := strconv.Quote(text[:n])
+		char = char[1 : len(char)-1]
+		if strings.HasPrefix(char, `\u`) || strings.HasPrefix(char, `\U`) {
+			char = ""
+			for i := range n {
+				char += fmt.Sprintf(`\x%02x`, text[i])
+			}
+		}
+		b.WriteString(char)
+		text = text[n:]
+	}
+	return `"` + b.String() + `"`
 }
 
 // plain tells whether text can be shown as it is. Bytes that are not UTF-8 cannot: 0x9b
