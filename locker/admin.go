@@ -174,7 +174,9 @@ func (m *Mutex) adminWithin(ctx context.Context, within time.Duration, what stri
 	unknown := changes && driver.OutcomeOf(err) == driver.OutcomeUnknown
 	reasons := []error{requestError(m.name, late(err))}
 	if ctx.Err() != nil {
-		reasons = ended(ctx, err)
+		if reasons = ended(ctx, err); changes {
+			reasons = endedBeside(ctx, err)
+		}
 	}
 	if unknown {
 		reasons = append([]error{ErrUnknown}, reasons...)

@@ -34,8 +34,25 @@ func late(err error) error {
 // [context.DeadlineExceeded] finds it, whatever the cause. They come before those that are told
 // besides, and none comes twice.
 func ended(ctx context.Context, told ...error) []error {
+	return endedBy(ctx, context.Cause(ctx), told)
+}
+
+// endedBeside is ended for a call by which errors of this package say what became of the lease, or
+// of the request. A cause that is one of them, as of a context that the loss of another lock has
+// ended, or another call within an errgroup, is told by its text alone: it is about something else.
+func endedBeside(ctx context.Context, told ...error) []error {
+	cause := context.Cause(ctx)
+	for _, word := range []error{ErrLost, ErrNotHeld, ErrReleased, ErrUnknown, ErrUnavailable, ErrClosed, ErrPermission, ErrForeign, ErrInvalid} {
+		if errors.Is(cause, word) {
+			return endedBy(ctx, errors.New(bare(cause)), told)
+		}
+	}
+	return endedBy(ctx, cause, told)
+}
+
+func endedBy(ctx context.Context, cause error, told []error) []error {
 	var reasons []error
-	for _, err := range []error{context.Cause(ctx), ctx.Err()} {
+	for _, err := range []error{cause, ctx.Err()} {
 		if err != nil && !errors.Is(errors.Join(slices.Concat(reasons, told)...), err) {
 			reasons = append(reasons, err)
 		}

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,4 +125,47 @@ func TestACallThatItsContextEndsSaysSoWhateverTheCause(t *testing.T) {
 		assert.ErrorIs(t, err, ErrUnknown)
 		<-first
 	})
+}
+
+// What has become of another lock is not what has become of this one: who asks the error would
+// believe it lost that is held, or free that is not.
+func TestACallThatTheLossOfAnotherLockEndsDoesNotSpeakOfThisOne(t *testing.T) {
+	for name, lose := range map[string]func(f *fakeDeployment){
+		"absent":   func(f *fakeDeployment) { f.Del("outer") },
+		"taken":    func(f *fakeDeployment) { f.Set("outer", "somebody else's"); f.SetTTL("outer", time.Hour) },
+		"deadline": func(f *fakeDeployment) { f.set(func() { f.before = fails }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &seen{}
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				c := f.client(t, s.observer())
+				outer := must(t, c.Mutex("outer", TTL(10*time.Second)))
+				inner := must(t, c.Mutex("inner", TTL(time.Hour)))
+				lose(f)
+				<-outer.Context().Done()
+				require.ErrorIs(t, outer.Err(), ErrLost)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				cancel(outer.Err()) // as an errgroup does whose part has returned it
+				f.set(func() { f.before = nil })
+				_, detached := inner.Detach(ctx, time.Hour)
+				extended := inner.Extend(ctx, time.Hour)
+				require.NoError(t, inner.Err())
+				status, err := c.Inspect(t.Context(), "inner")
+				require.NoError(t, err)
+				_, broken := c.ForceReleaseFrom(ctx, "inner", status.Holders...)
+				for op, err := range map[string]error{"detach": detached, "extend": extended, "break": broken, "unlock": inner.Unlock(ctx)} {
+					assert.ErrorIs(t, err, context.Canceled, op)
+					assert.ErrorContains(t, err, `lock "outer" lost`, op)
+					assert.NotErrorIs(t, err, ErrLost, op)
+					assert.NotErrorIs(t, err, ErrNotHeld, op)
+				}
+				synctest.Wait() // the loss of the other is told by a goroutine of the client
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				i := slices.IndexFunc(s.holds, func(e HoldEnd) bool { return e.Name == "inner" })
+				require.GreaterOrEqual(t, i, 0)
+				assert.Equal(t, "unconfirmed", s.holds[i].Outcome(), "it is no loss")
+			})
+		})
+	}
 }

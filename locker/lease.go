@@ -178,7 +178,7 @@ func (l *Lease) extend(ctx context.Context, op string, ttl time.Duration) error 
 			if err := l.Err(); err != nil {
 				return err
 			}
-			return fail(ended(ctx, failures...)...)
+			return fail(endedBeside(ctx, failures...)...)
 		}
 		over, err := l.lengthen(ctx, ttl)
 		switch {

@@ -138,7 +138,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 		other := t.gone
 		t.mu.Unlock()
 		if !await(ctx, other, time.Until(end)) {
-			return false, true, failed(fmt.Sprintf("unlock %q", l.Name()), append([]error{ErrUnknown}, ended(ctx)...)...)
+			return false, true, failed(fmt.Sprintf("unlock %q", l.Name()), append([]error{ErrUnknown}, endedBeside(ctx)...)...)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 			break
 		}
 	}
-	what, reasons := fmt.Sprintf("unlock %q", t.mutex.name), ended(ctx, last)
+	what, reasons := fmt.Sprintf("unlock %q", t.mutex.name), endedBeside(ctx, last)
 	if unsure || driver.OutcomeOf(last) != driver.OutcomeReplied {
 		reasons = append([]error{ErrUnknown}, reasons...)
 	}
