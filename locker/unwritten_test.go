@@ -83,6 +83,22 @@ func TestServerThatTakesNoWritesDoesNotSayThatTheLeaseIsGone(t *testing.T) {
 	}
 }
 
+// becomesFormerMaster has the server know nothing of the lock "k", or that others have it, and take
+// no writes until it is mended.
+func (f *fakeDeployment) becomesFormerMaster(t *testing.T, others bool, opts []Option) (mend func()) {
+	t.Helper()
+	f.do(t, "DEL", "k")
+	if others {
+		_, err := f.client(t).Mutex("k", opts...).TryLock(t.Context())
+		require.NoError(t, err)
+	}
+	f.do(t, "REPLICAOF", "127.0.0.1", "1")
+	return func() {
+		f.do(t, "REPLICAOF", "NO", "ONE")
+		f.do(t, "FLUSHALL")
+	}
+}
+
 // Nor does it when a lease is renewed, extended, or asked for its turn: its holder would stop at
 // once, and the lock would stay taken at the master for nobody.
 func TestServerThatTakesNoWritesEndsNoLease(t *testing.T) {
@@ -94,16 +110,7 @@ func TestServerThatTakesNoWritesEndsNoLease(t *testing.T) {
 				m := c.Mutex("k", append(opts, NoRenewal())...)
 				lease, err := m.TryLock(t.Context())
 				require.NoError(t, err)
-				f.do(t, "DEL", "k")
-				if others {
-					_, err := f.client(t).Mutex("k", opts...).TryLock(t.Context())
-					require.NoError(t, err)
-				}
-				f.do(t, "REPLICAOF", "127.0.0.1", "1")
-				defer func() {
-					f.do(t, "REPLICAOF", "NO", "ONE")
-					f.do(t, "FLUSHALL")
-				}()
+				defer f.becomesFormerMaster(t, others, opts)()
 
 				renewal := renewCall(m, lease.tenure.id, m.ttl, m.cfg.fenced, 0)
 				for _, r := range c.deployment.runBatch(t.Context(), []call{renewal, renewal}) {
@@ -133,16 +140,7 @@ func TestServerThatTakesNoWritesDoesNotSayThatThereIsNothingToBreak(t *testing.T
 				require.NoError(t, err)
 				dead, err := c.Inspect(t.Context(), "k")
 				require.NoError(t, err)
-				f.do(t, "DEL", "k")
-				if others {
-					_, err := f.client(t).Mutex("k", opts...).TryLock(t.Context())
-					require.NoError(t, err)
-				}
-				f.do(t, "REPLICAOF", "127.0.0.1", "1")
-				defer func() {
-					f.do(t, "REPLICAOF", "NO", "ONE")
-					f.do(t, "FLUSHALL")
-				}()
+				defer f.becomesFormerMaster(t, others, opts)()
 				_, err = c.ForceRelease(t.Context(), "k")
 				require.ErrorIs(t, err, ErrUnavailable)
 				_, err = c.ForceReleaseFrom(t.Context(), "k", dead.Holders...)
