@@ -173,10 +173,12 @@ func (m *Mutex) adminWithin(ctx context.Context, within time.Duration, what stri
 	}
 	unknown := changes && driver.OutcomeOf(err) == driver.OutcomeUnknown
 	reasons := []error{requestError(m.name, late(err))}
-	if ctx.Err() != nil {
-		if reasons = ended(ctx, err); changes {
-			reasons = endedBeside(ctx, err)
-		}
+	switch {
+	case ctx.Err() == nil:
+	case changes:
+		reasons = endedBeside(ctx, err)
+	default:
+		reasons = ended(ctx, err)
 	}
 	if unknown {
 		reasons = append([]error{ErrUnknown}, reasons...)
