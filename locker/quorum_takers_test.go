@@ -110,7 +110,8 @@ func TestQuorumLoserGivesNothingBackToALeaseThatIsOver(t *testing.T) {
 				require.Error(t, <-lost)
 				time.Sleep(time.Second)
 				synctest.Wait()
-				assert.False(t, nodes[0].Exists("k"))
+				// What the taker asked this node for may come behind what the loser gives back.
+				assert.True(t, !nodes[0].Exists("k") || name == "Detach" && nodes[0].has(taken, "k"))
 			})
 		})
 	}
