@@ -95,8 +95,9 @@ func (a *attempt) end() {
 
 // giveUp ends what the requests made so far may have taken, in the background.
 func (a *attempt) giveUp(reservation string) {
-	c, done := a.undo(reservation, a.remember())
-	a.errand(c, a.late || a.midway, done)
+	remember := a.remember()
+	c, done := a.undo(reservation, remember)
+	a.errand(c, a.late || a.midway, remember, done)
 }
 
 // undo returns the call that ends what was done under the attempt's present id, and what to
@@ -111,10 +112,10 @@ func (a *attempt) undo(reservation string, remember time.Duration) (c call, done
 	return c, func() {}
 }
 
-// errand has c made in the background until it gets through. frees tells that without it
-// the lock may stay taken.
-func (a *attempt) errand(c call, frees bool, done func()) {
-	until := time.Now().Add(max(a.req.ttl, 10*time.Second))
+// errand has c made in the background until it gets through, for as long as what was taken lasts,
+// or a request may still arrive. frees tells that without it the lock may stay taken.
+func (a *attempt) errand(c call, frees bool, arrive time.Duration, done func()) {
+	until := time.Now().Add(max(a.req.ttl, 10*time.Second, arrive))
 	a.client.errand(&errand{name: a.req.name, call: c, until: until, frees: frees, done: done})
 }
 
@@ -336,7 +337,7 @@ func (a *attempt) endRound(ctx context.Context) {
 	a.client.quorum.giveUp(ctx, c, a.taken, func(missed bool) {
 		defer a.client.leave()
 		if missed {
-			a.errand(c, true, done)
+			a.errand(c, true, 0, done) // the nodes that answer suffice, whatever arrives at the others
 		} else {
 			done()
 		}

@@ -99,9 +99,7 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	t.released, t.outcome = true, ErrReleased
 	t.client.dog.remove(&t.job)
 	t.vacate()
-	if t.remember > echoLife && t.client.quorum == nil {
-		// A request that takes the lock may still be on its way. It must not, when the
-		// detached lease has run out.
+	if t.mayArrive() && t.client.quorum == nil { // also when the detached lease has run out
 		over := native("SET", t.mutex.keys.over(t.id), "1", "NX", "PX", millis(t.remember))
 		t.errand(over, time.Now().Add(t.remember), false)
 	}

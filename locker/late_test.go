@@ -207,3 +207,50 @@ func TestLeaseThatIsAskedForAgainLastsAsLongAtTheServer(t *testing.T) {
 		}
 	}
 }
+
+// Nor may one that arrives after an outage, in which the server could not be told that the id is over
+// before everything taken under it had lapsed.
+func TestLateRequestAfterAnOutage(t *testing.T) {
+	for name, opts := range map[string][]Option{"fenced": {Fenced()}, "reentrant": {Reentrant()}} {
+		for what, end := range map[string]func(*testing.T, *fakeDeployment, *Mutex){
+			"unlocked": func(t *testing.T, f *fakeDeployment, m *Mutex) {
+				l := must(t, m)
+				f.hang()
+				assert.ErrorIs(t, l.Unlock(t.Context()), ErrUnknown)
+			},
+			"lost and unlocked": func(t *testing.T, f *fakeDeployment, m *Mutex) {
+				l := must(t, m)
+				f.hang()
+				<-l.Context().Done()
+				assert.ErrorIs(t, l.Unlock(t.Context()), ErrUnknown)
+			},
+			"given up": func(t *testing.T, f *fakeDeployment, m *Mutex) {
+				ctx, cancel := context.WithCancel(t.Context())
+				before := f.before
+				f.set(func() {
+					f.before = func(ctx context.Context, cmd driver.Command) error {
+						defer cancel()
+						return before(ctx, cmd)
+					}
+				})
+				_, err := m.Lock(ctx)
+				assert.ErrorIs(t, err, context.Canceled)
+				f.hang()
+			},
+		} {
+			t.Run(name+" "+what, func(t *testing.T) {
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					arrive := delayFirst(f)
+					const ttl = 10 * time.Second
+					end(t, f, f.client(t).Mutex("k", append(opts, TTL(ttl))...))
+					time.Sleep(2 * ttl)
+					require.False(t, f.Exists("k"))
+					f.heal()
+					time.Sleep(errandPause + DefaultAttemptTimeout)
+					arrive(t)
+					assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
+				})
+			})
+		}
+	}
+}

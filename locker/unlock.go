@@ -116,7 +116,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 			if t.outcome != nil && !t.unsure && t.client.quorum == nil {
 				defer t.mu.Unlock()
 				t.released = true
-				if t.remember > echoLife { // a request that takes the lock may still be on its way
+				if t.mayArrive() {
 					t.errand(t.releaseCall(), time.Now().Add(t.remember), true)
 				}
 				return false, false, t.outcome
@@ -181,7 +181,7 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 	t.mu.Unlock()
 	defer func() { // also where the driver panics, and somebody recovers
 		if !known {
-			t.errand(c, lapse, true)
+			t.errand(c, t.tellUntil(lapse), true)
 		}
 		t.endRelease(outcome, known)
 	}()
@@ -214,6 +214,19 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 		reasons = append([]error{ErrUnknown}, reasons...)
 	}
 	return failed(what, reasons...), false
+}
+
+// mayArrive tells that a request that takes the lock may still be on its way: the server has to
+// know then that the id is over.
+func (t *tenure) mayArrive() bool { return t.remember > echoLife }
+
+// tellUntil is until when the server has to be told that the tenure is over, which would lapse by
+// then: also after that, where a request may still arrive, and would find the lock free.
+func (t *tenure) tellUntil(lapse time.Time) time.Time {
+	if last := time.Now().Add(t.remember); t.mayArrive() && last.After(lapse) {
+		return last
+	}
+	return lapse
 }
 
 // errand has c made in the background, without which the lock may stay taken if it frees.
