@@ -68,12 +68,12 @@ func (r *rest) hears(round *round, nodes, doubtful nodeSet) {
 	r.lost |= lost & nodes
 }
 
-// hear is told what a node has answered.
-func (r *rest) hear(place int, answer driver.Result) {
+// hear is told what a node has answered, and whether that leaves open what it does.
+func (r *rest) hear(place int, answer driver.Result, open bool) {
 	r.mu.Lock()
 	var t *tenure
 	switch {
-	case !noAnswer(answer):
+	case !open:
 		r.owed &^= only(place)
 	case r.owed.has(place):
 		r.lost.add(place)

@@ -2,7 +2,9 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +39,27 @@ func (f *fakeDeployment) standsStillAt(t *testing.T, is func(cmd driver.Command)
 		f.heal()
 		for len(had) > 0 {
 			f.do(t, (<-had).Args...)
+		}
+	}
+}
+
+// hearsOnce has the node stand still from the first such command on, which it executes when it goes on. Until then it takes no
+// more connections.
+func (f *fakeDeployment) hearsOnce(t *testing.T, is func(cmd driver.Command) bool) (goOn func()) {
+	var had atomic.Pointer[driver.Command]
+	f.set(func() {
+		f.before = func(ctx context.Context, cmd driver.Command) error {
+			if !is(cmd) || !had.CompareAndSwap(nil, &cmd) {
+				return driver.NotSent(errors.New("connection refused"))
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	})
+	return func() {
+		f.heal()
+		if cmd := had.Load(); cmd != nil {
+			f.do(t, cmd.Args...)
 		}
 	}
 }
@@ -173,4 +196,59 @@ func TestQuorumNodeThatStandsStillIsToldNoMoreThanSoMuch(t *testing.T) {
 		n.dues.timer.Stop() // these are no calls
 		n.dues.waiting = nil
 	})
+}
+
+// answersTheSecond has the reply to the first such command lost.
+func (f *fakeDeployment) answersTheSecond(is func(cmd driver.Command) bool, after time.Duration) {
+	var asked atomic.Bool
+	f.set(func() {
+		f.after = func(ctx context.Context, cmd driver.Command) error {
+			if !is(cmd) || asked.Swap(true) {
+				return wait(after)(ctx, cmd)
+			}
+			return errLostReply
+		}
+	})
+}
+
+// Nor does one that stands still when it is asked first, and cannot be reached when it is asked once more, since the others'
+// answers were lost: it is not known what it does with the first request.
+func TestQuorumNodeThatStoodStillAndCouldNotBeReachedKeepsNoLockThatWasGivenUp(t *testing.T) {
+	for _, late := range []time.Duration{0, time.Millisecond} {
+		t.Run(fmt.Sprintf("the others decide after %v", late), func(t *testing.T) {
+			eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+				for i := range nodes {
+					for _, other := range nodes {
+						other.answersTheSecond(isAcquire, late)
+					}
+					goOn := nodes[order[i]].hearsOnce(t, isAcquire)
+					lease := must(t, m)
+					time.Sleep(2 * time.Second)
+					require.NoError(t, lease.Unlock(t.Context()))
+					time.Sleep(3300 * time.Millisecond)
+					goOn()
+					time.Sleep(duePause + 2*DefaultNodeTimeout)
+					synctest.Wait()
+					assert.Zero(t, nodes.holding("k"), "the node asked as number %d", i)
+				}
+			})
+			t.Run("Attach", func(t *testing.T) {
+				eachDetached(t, func(t *testing.T, nodes fakeQuorum, m *Mutex, id string) {
+					for _, other := range nodes[1:] {
+						other.answersTheSecond(isAttach, late)
+					}
+					goOn := nodes[0].hearsOnce(t, isAttach)
+					taken, err := m.Attach(t.Context(), id)
+					require.NoError(t, err)
+					time.Sleep(2 * time.Second)
+					require.NoError(t, taken.Unlock(t.Context()))
+					time.Sleep(3300 * time.Millisecond)
+					goOn()
+					time.Sleep(duePause + 2*DefaultNodeTimeout)
+					synctest.Wait()
+					assert.Zero(t, nodes.holding("k"))
+				})
+			})
+		})
+	}
 }

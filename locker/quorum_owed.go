@@ -15,6 +15,13 @@ func noAnswer(r driver.Result) bool {
 	return r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
 }
 
+// leavesOpen is noAnswer of one that may be doing still what it was asked before, if it is doubtful: that it could not be
+// reached this time tells nothing of that.
+func leavesOpen(r driver.Result, doubtful bool) bool {
+	unsent := r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeNotSent
+	return noAnswer(r) || unsent && doubtful
+}
+
 // owes tells, for the release, that some script may be executed long after it. If nothing can be told later, as the client
 // closes, that is one whose node has the time to answer still, too. It may be called on nil.
 func (r *rest) owes(last bool) bool {

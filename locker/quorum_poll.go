@@ -75,6 +75,8 @@ type question struct {
 	bid     *bid         // that lead makes; may be nil
 	moot    *atomic.Bool // what has not gone out by the time that it is set never does; may be nil
 	earnest bool         // is put to suspect nodes, too, and they are waited for
+
+	doubtful nodeSet // may be doing still what they were asked before, under the same id
 }
 
 // canvass is poll with a question that may not go to all nodes. It returns those that were

@@ -15,6 +15,7 @@ type round struct {
 	bid    *bid // of the nodes that are led up to; may be nil
 	order  order
 	spared [maxNodes]bool
+	doubt  nodeSet       // see question
 	done   chan struct{} // has room for one, which comes when the round is over
 
 	mu       sync.Mutex // guards all below
@@ -25,12 +26,12 @@ type round struct {
 	answered nodeSet
 	owed     nodeSet // of bid, when it was decided
 	refused  nodeSet // have said since that others have the lock
-	lost     nodeSet // were asked, and have not answered in time since
+	lost     nodeSet // were asked, and have not answered in time since, or not what they were asked before
 	rest     *rest   // is told of that; nil if there is no lease yet, or none that wants to know
 }
 
 func newRound(q *quorum, ask question, show func(int, []driver.Result) bool) *round {
-	r := &round{quorum: q, order: inOrder, bid: ask.bid, done: make(chan struct{}, 1), show: show}
+	r := &round{quorum: q, order: inOrder, bid: ask.bid, doubt: ask.doubtful, done: make(chan struct{}, 1), show: show}
 	r.in = inquiry{ctx: q.span(), calls: ask.calls, commands: commands(ask.calls), round: r, moot: ask.moot}
 	if !ask.earnest {
 		r.spared = q.spared()
@@ -66,18 +67,18 @@ func (r *round) askRest() {
 // hear takes note of what a node has answered; if the round is over, that it has.
 func (r *round) hear(place int, answers []driver.Result) {
 	r.mu.Lock()
-	late := r.over
+	late, open := r.over, leavesOpen(answers[0], r.doubt.has(place))
 	r.note(place, answers)
 	switch {
 	case late && refuses(answers[0]):
 		r.refused.add(place)
-	case late && noAnswer(answers[0]):
+	case late && open:
 		r.lost.add(place)
 	}
 	owed, last, rest := r.owed.has(place), r.owed&^r.answered == 0, r.rest
 	r.mu.Unlock()
 	if late && rest != nil {
-		rest.hear(place, answers[0])
+		rest.hear(place, answers[0], open)
 	}
 	if !owed {
 		return

@@ -64,6 +64,7 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 	doubtful := nodeSet(0) // may have had the lock before they were asked last
 	put := func(ask question) error {
 		doubtful = taken.may()
+		ask.doubtful = doubtful
 		var err error
 		got, err = q.grant(ctx, ask, read)
 		taken.note(got.ballot)
@@ -224,7 +225,8 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 // attach takes the lease up at a majority of the nodes. What it says of failures holds as
 // for acquire. rest is with the nodes that have not answered, which may take it up late.
 func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, taken *taken) (token Token, owner string, left *rest, err error) {
-	got, err := q.grant(ctx, question{calls: []call{attachCall(r, old, unsure, q.offer())}}, func(_ int, answers []driver.Result) (Token, error) {
+	ask := question{calls: []call{attachCall(r, old, unsure, q.offer())}, doubtful: taken.may()}
+	got, err := q.grant(ctx, ask, func(_ int, answers []driver.Result) (Token, error) {
 		token, o, err := r.attached(answers[0].Value)
 		if err == nil {
 			owner = o
@@ -293,7 +295,7 @@ func (q *quorum) grant(ctx context.Context, ask question, read func(node int, an
 	}
 	round, unasked := q.canvass(ctx, ask, func(node int, answers []driver.Result) bool {
 		r := answers[0]
-		lost := noAnswer(r)
+		lost := leavesOpen(r, ask.doubtful.has(node))
 		if r.Err == nil {
 			var token Token
 			if token, r.Err = read(node, answers); r.Err == nil {
