@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,6 +206,48 @@ func TestQuorumEndsARoundWhoseSecondStepWasNotSent(t *testing.T) {
 		_, err := nodes.client(t, QuorumConfig{}).Mutex("k", Fenced()).TryLock(t.Context())
 		assert.ErrorIs(t, err, ErrUnavailable)
 		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
+// Nor does a node keep the lock that was asked for it while the others were to agree on a token, and does not hear at
+// first that they did not.
+func TestQuorumEndsARoundWithoutATokenAtTheNodesThatWereAskedEarly(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meetAt(t, c, "k")
+		order := c.quorum.order("k")
+		others, early := []*fakeDeployment{nodes[order[0]], nodes[order[2]]}, nodes[order[1]]
+		early.Set(newKeys("k").fence, "9000000000000000") // so that it takes the script for all cases
+		others[1].Set(newKeys("k").fence, "9000000000000005")
+		for _, f := range others {
+			f.set(func() {
+				f.before = func(ctx context.Context, cmd driver.Command) error {
+					if mutexFamily.fence.runs(cmd) {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return nil
+				}
+			})
+		}
+		var told atomic.Bool
+		early.set(func() {
+			early.before = func(_ context.Context, cmd driver.Command) error {
+				if mutexFamily.giveUp.runs(cmd) && !told.Swap(true) {
+					assert.True(t, early.Exists("k"), "it was asked early")
+					return errLostReply
+				}
+				return nil
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := c.Mutex("k", Fenced()).TryLock(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(5 * time.Second)
+		assert.True(t, told.Load())
 		assert.Zero(t, nodes.holding("k"))
 	})
 }

@@ -111,7 +111,9 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 		return token, left, scripted, nil
 	}
 	left.ask()
-	token, err = q.agree(ctx, r, token)
+	if token, err = q.agree(ctx, r, token); err != nil {
+		taken.noteAsked(left)
+	}
 	return token, left, scripted, err
 }
 
@@ -155,6 +157,16 @@ func (t *taken) note(b ballot) {
 		at := &t.nodes[i]
 		at.certainly = at.certainly || certainly
 		at.may = at.may || at.certainly || unknown
+	}
+}
+
+// noteAsked notes the nodes that left has asked for a lock which is given up: nobody hears them.
+func (t *taken) noteAsked(left *rest) {
+	if left == nil {
+		return
+	}
+	for i := range t.nodes {
+		t.nodes[i].may = t.nodes[i].may || left.nodes.has(i)
 	}
 }
 
