@@ -117,6 +117,28 @@ func TestQuorumNodeThatStoodStillKeepsNoLeaseThatWasTakenUpAndGivenUp(t *testing
 	}
 }
 
+// Nor does one that has the detached lease and cannot be reached while another process takes it up and gives it up.
+func TestQuorumNodeThatWasOutOfReachKeepsNoLeaseThatWasTakenUpAndGivenUp(t *testing.T) {
+	for _, held := range []time.Duration{0, 2 * time.Second} {
+		t.Run(fmt.Sprintf("held for %v", held), func(t *testing.T) {
+			eachDetached(t, func(t *testing.T, nodes fakeQuorum, m *Mutex, id string) {
+				require.Equal(t, 3, nodes.holding("k"))
+				nodes[0].down()
+				taken, err := m.Attach(t.Context(), id)
+				require.NoError(t, err)
+				time.Sleep(held)
+				require.NoError(t, taken.Unlock(t.Context()))
+				time.Sleep(5 * time.Second)
+				require.True(t, nodes[0].Exists("k"))
+				nodes[0].heal()
+				time.Sleep(duePause + 2*DefaultNodeTimeout)
+				synctest.Wait()
+				assert.Zero(t, nodes.holding("k"))
+			})
+		})
+	}
+}
+
 // Nor the other nodes' word for a detached lease.
 func TestQuorumNodeThatStoodStillIsToldOfADetachedLease(t *testing.T) {
 	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {

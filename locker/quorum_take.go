@@ -237,7 +237,8 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 // attach takes the lease up at a majority of the nodes. What it says of failures holds as
 // for acquire. rest is with the nodes that have not answered, which may take it up late.
 func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, taken *taken) (token Token, owner string, left *rest, err error) {
-	ask := question{calls: []call{attachCall(r, old, unsure, q.offer())}, doubtful: taken.may()}
+	// A node that cannot be reached may have the lease all the same, as it was detached.
+	ask := question{calls: []call{attachCall(r, old, unsure, q.offer())}, doubtful: q.all()}
 	got, err := q.grant(ctx, ask, func(_ int, answers []driver.Result) (Token, error) {
 		token, o, err := r.attached(answers[0].Value)
 		if err == nil {
