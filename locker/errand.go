@@ -35,7 +35,7 @@ const (
 	// is left of its pause.
 	lastErrand = 500 * time.Millisecond
 	// minorityTime is for how long an errand goes on for a minority of a quorum, once
-	// the others have answered: without them nobody is kept out.
+	// the others have answered: without them nobody is kept out. Then they are told as all is that is due.
 	minorityTime = time.Second
 )
 
@@ -91,7 +91,10 @@ func (e *errand) reply(_, now moment, v driver.Value, err error) {
 		next = last
 	}
 	if err == nil || noConnection(err) || next.After(e.until) {
-		if e.end(); err != nil && !mostDone(err) {
+		switch e.end(); {
+		case mostDone(err):
+			e.client.quorum.oweRest(e.call, err)
+		case err != nil:
 			e.forgotten()
 		}
 		return

@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -40,6 +41,22 @@ func (q *quorum) owe(c call, life time.Duration, nodes nodeSet) {
 			n.owe(c, life)
 		}
 	}
+}
+
+// oweRest has the nodes told c that have not done it, of which err tells that most have.
+func (q *quorum) oweRest(c call, err error) {
+	e, ok := errors.AsType[*QuorumError](err)
+	if !ok || !q.enter() {
+		return
+	}
+	defer q.wg.Done()
+	var nodes nodeSet
+	for _, v := range e.Votes {
+		if v.Err != nil {
+			nodes.add(v.Node)
+		}
+	}
+	q.owe(c, voidLife(q.cfg.LongestTTL), nodes)
 }
 
 // say tells the node all of the batch in one request, and waits for nothing.

@@ -117,6 +117,26 @@ func TestQuorumNodeThatStoodStillKeepsNoLeaseThatWasTakenUpAndGivenUp(t *testing
 	}
 }
 
+// Nor does one that stands still when a try is made that gets no majority, and beyond the end of that.
+func TestQuorumNodeThatStoodStillKeepsNoLockThatWasNotGranted(t *testing.T) {
+	for _, still := range []time.Duration{3300 * time.Millisecond, 30300 * time.Millisecond} {
+		t.Run(still.String(), func(t *testing.T) {
+			eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+				lost := nodes[order[1]].losesAcquires(true)
+				goOn := nodes[order[2]].standsStill(t)
+				_, err := m.TryLock(t.Context())
+				require.ErrorIs(t, err, ErrUnavailable)
+				assert.NotEmpty(t, lost)
+				time.Sleep(still)
+				goOn()
+				time.Sleep(duePause + 2*DefaultNodeTimeout)
+				synctest.Wait()
+				assert.Zero(t, nodes.holding("k"))
+			})
+		})
+	}
+}
+
 // Nor does one that has the detached lease and cannot be reached while another process takes it up and gives it up.
 func TestQuorumNodeThatWasOutOfReachKeepsNoLeaseThatWasTakenUpAndGivenUp(t *testing.T) {
 	for _, held := range []time.Duration{0, 2 * time.Second} {
