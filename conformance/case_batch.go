@@ -231,7 +231,7 @@ var batchCases = []testCase{
 	}},
 	{name: "Batch/Ctx/EndedBefore", needs: needs{batcher: true}, run: func(k *kit) {
 		conn := k.warm()
-		ctx, cancel := context.WithCancel(k.ctx)
+		ctx, cancel := k.cancellable()
 		cancel()
 		for _, r := range k.doBatch(ctx, conn, k.increments(3)) {
 			k.is("DoBatch with an ended ctx", r.Err, context.Canceled)
@@ -276,6 +276,7 @@ var batchCases = []testCase{
 			return k.doBatch(k.ctx, conn, k.increments(3))[0].Err
 		})
 	}},
+	{name: "Batch/Bounded/FarDeadline", needs: needs{batcher: true}, run: func(k *kit) { k.boundedByTimeouts(k.batchOfTwo) }},
 	{name: "Batch/Concurrent", needs: needs{batcher: true}, run: func(k *kit) {
 		conn := k.open()
 		k.parallel(20, func(g int) {

@@ -155,7 +155,7 @@ var closeCases = []testCase{
 			rule := k.wire.On(wire.Match{Name: "GET", Arg: key}, wire.HoldReply)
 			calls := []*call{k.startDo(k.ctx, conn, cmd("GET", key))}
 			k.await(rule.Happened(), k.time.bound, "the first command has not reached the server")
-			ctx, cancel := context.WithCancel(k.ctx)
+			ctx, cancel := k.cancellable()
 			for range 8 {
 				calls = append(calls, k.startDo(ctx, conn, cmd("GET", k.key("n"))))
 			}

@@ -14,9 +14,9 @@ import (
 var ctxCases = []testCase{
 	{name: "Do/Ctx/EndedBefore", run: func(k *kit) {
 		conn := k.warm()
-		cancelled, cancel := context.WithCancel(k.ctx)
+		cancelled, cancel := k.cancellable()
 		cancel()
-		expired, cancel := context.WithDeadline(k.ctx, time.Now().Add(-time.Second))
+		expired, cancel := context.WithDeadlineCause(k.ctx, time.Now().Add(-time.Second), errCause)
 		defer cancel()
 		for _, ctx := range []context.Context{cancelled, expired} {
 			for range 10 { // a driver may let it depend on chance
@@ -46,6 +46,26 @@ var ctxCases = []testCase{
 		k.wire.Partition()
 		k.prompt(cancelAfter, conn, k.doOne)
 		k.prompt(deadlineAfter, conn, k.doOne)
+	}},
+	{name: "Do/Ctx/DialOfAnother", run: func(k *kit) {
+		// A client may let a call wait for the connection that another one dials. That the other
+		// gives up is not the end of its own ctx.
+		conn := k.warm()
+		k.wire.HangDials()
+		k.wire.KillAll()
+		for range 3 { // the first may be for a connection that is gone
+			ctx, cancel := k.cancellable()
+			first := k.startDo(ctx, conn, cmd("GET", k.key("n")))
+			time.Sleep(k.time.pause)
+			second := k.startDo(k.ctx, conn, cmd("GET", k.key("n")))
+			time.Sleep(k.time.pause)
+			cancel()
+			k.wait(first, k.time.slack, "a call that waits for a connection and is cancelled")
+			k.wait(second, k.time.bound, "a call that waits for a connection, and is not cancelled")
+			if errors.Is(second.err, context.Canceled) {
+				k.Errorf("a call that waits for a connection gave %q, which matches %q, when another one was cancelled", second.err, context.Canceled)
+			}
+		}
 	}},
 	{name: "Do/Ctx/PoolExhausted", run: func(k *kit) { k.poolExhausted(k.doOne) }},
 	{name: "Do/Bounded/Silence", run: func(k *kit) {
@@ -80,6 +100,7 @@ var ctxCases = []testCase{
 			})
 		})
 	}},
+	{name: "Do/Bounded/FarDeadline", run: func(k *kit) { k.boundedByTimeouts(k.doOne) }},
 	{name: "Do/Bounded/HungDial", run: func(k *kit) {
 		k.wire.HangDials()
 		k.bounded("Connect and Do without a deadline, dialing hangs", func() error { return k.connectAndDo(k.ctx, k.connector(), k.doOne) })
@@ -110,9 +131,19 @@ var ctxCases = []testCase{
 	}},
 }
 
+// errCause is why the ctxs of cases end. An error matches what ctx.Err says, not the caller's
+// reason for it: that a driver returned context.Cause would show nowhere if the two were the same.
+var errCause = errors.New("the cause of the end of a ctx")
+
 // within returns a ctx of the case that ends after d.
 func (k *kit) within(d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(k.ctx, d)
+	return context.WithTimeoutCause(k.ctx, d, errCause)
+}
+
+// cancellable returns a ctx of the case that ends when it is cancelled.
+func (k *kit) cancellable() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(k.ctx)
+	return ctx, func() { cancel(errCause) }
 }
 
 // A ctxMaker makes a ctx that ends after kit.time.short.
@@ -123,7 +154,7 @@ func deadlineAfter(k *kit) (context.Context, context.CancelFunc) { return k.with
 
 // cancelAfter is a ctx without a deadline that is cancelled.
 func cancelAfter(k *kit) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(k.ctx)
+	ctx, cancel := k.cancellable()
 	timer := time.AfterFunc(k.time.short, cancel)
 	return ctx, func() { timer.Stop(); cancel() }
 }
@@ -139,7 +170,7 @@ func deadlineInFlight(k *kit, _ *wire.Rule) (context.Context, context.CancelFunc
 
 // cancelInFlight is a ctx without a deadline that is cancelled.
 func cancelInFlight(k *kit, rule *wire.Rule) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(k.ctx)
+	ctx, cancel := k.cancellable()
 	go func() {
 		select {
 		case <-rule.Happened():
@@ -248,6 +279,34 @@ func (k *kit) promptCall(ctx context.Context, what string, f func() error) {
 		return
 	}
 	k.is(what, c.err, end)
+}
+
+// boundedByTimeouts makes calls whose deadline is far away. It does not take the place of the
+// client's timeouts, which come first.
+func (k *kit) boundedByTimeouts(call caller) {
+	ctx, cancel := k.within(time.Hour)
+	defer cancel()
+	conn := k.warm(func(c *driver.Config) { c.PoolSize = 1 })
+	bounded := func(what string) {
+		k.bounded("a call with a deadline in an hour, "+what, func() error {
+			return call(ctx, conn, cmd("INCR", k.key("n")))[0].Err
+		})
+	}
+	k.wire.On(wire.Match{Name: "INCR"}, wire.Silence)
+	bounded("the server silent,")
+	k.recovers(conn)
+	k.wire.HangDials()
+	k.wire.KillAll()
+	for range 2 { // the first may be for a connection that is gone
+		bounded("dialing hangs,")
+	}
+	k.wire.ResumeDials()
+	k.recovers(conn)
+	if k.realTime() {
+		return // what follows takes all of the client's timeouts, one after the other
+	}
+	k.wire.Partition()
+	k.parallel(6, func(int) { bounded("in a partition, beside others and with one connection for all,") })
 }
 
 // bounded checks that f, whose ctx does not end, fails by itself within the client's

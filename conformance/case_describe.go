@@ -96,7 +96,7 @@ var describeCases = []testCase{
 	}},
 	{name: "Describe/Ctx", needs: needs{describer: true}, run: func(k *kit) {
 		conn := k.warm()
-		ended, cancel := context.WithCancel(k.ctx)
+		ended, cancel := k.cancellable()
 		cancel()
 		_, err := k.describer(conn).Describe(ended)
 		k.is("Describe with an ended ctx", err, context.Canceled)

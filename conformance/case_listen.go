@@ -50,7 +50,7 @@ var listenCases = []testCase{
 		const messages = 4
 		for round := range 20 {
 			e := k.ear(sub)
-			ctx, cancel := context.WithCancel(k.ctx)
+			ctx, cancel := k.cancellable()
 			l := k.background(func() (driver.Value, error) { return nil, e.listen(ctx) })
 			for i := range messages {
 				if i == round%messages {

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -42,7 +41,7 @@ var subscribeCtxCases = []testCase{
 	{name: "Subscribe/Ctx/NoLoss", needs: needs{subscriber: true}, run: func(k *kit) {
 		// Messages come while Receives are given up; each comes out of the next.
 		sub := k.subscribe(k.open(), k.channel("a"))
-		ended, cancel := context.WithCancel(k.ctx)
+		ended, cancel := k.cancellable()
 		cancel()
 		for i := range 50 {
 			ctx, cancel := k.within(time.Millisecond)
@@ -83,7 +82,7 @@ var subscribeCtxCases = []testCase{
 	{name: "Subscribe/Ctx/NoLoss/Gap", needs: needs{subscriber: true}, run: func(k *kit) {
 		// The gap comes while Receives are given up; it comes out of the next.
 		sub := k.subscribe(k.open(), k.channel("a"))
-		ended, cancel := context.WithCancel(k.ctx)
+		ended, cancel := k.cancellable()
 		cancel()
 		for round := range 5 {
 			k.wire.KillAll()

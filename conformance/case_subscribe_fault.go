@@ -229,7 +229,7 @@ var subscribeFaultCases = []testCase{
 	}},
 	{name: "Subscribe/Ctx/Add", needs: needs{subscriber: true}, run: func(k *kit) {
 		sub := k.subscribe(k.open(), k.channel("a"))
-		ended, cancel := context.WithCancel(k.ctx)
+		ended, cancel := k.cancellable()
 		cancel()
 		k.is("Add with an ended ctx", sub.Add(ended, k.channel("never")), context.Canceled)
 		for i, newCtx := range []ctxMaker{cancelAfter, deadlineAfter} {

@@ -125,6 +125,10 @@ var mutants = []mutant{
 		Do/Ctx/CancelInFlight Do/Ctx/HungDial/Cancel
 		Do/Ctx/HungHandshake Do/Ctx/BlackHole Do/Ctx/PoolExhausted`},
 	{"ctx-error-hidden", `Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Do/Ctx/BlackHole Batch/Ctx/InFlight`},
+	{"returns-the-cause-of-ctx", `
+		Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Do/Ctx/BlackHole Do/StalledWrite/Ctx Batch/Ctx/InFlight
+		Describe/Ctx`},
+	{"dials-are-shared", `Do/Ctx/DialOfAnother`},
 	{"dial-ignores-ctx", `
 		Do/Ctx/HungDial/Deadline Do/Ctx/HungDial/Cancel Do/Ctx/HungHandshake Do/Ctx/BlackHole
 		Subscribe/Close/Outage`},
@@ -132,6 +136,9 @@ var mutants = []mutant{
 	{"pool-ignores-ctx", `Do/Ctx/PoolExhausted`},
 	{"own-timeout-is-ctx-error", `Do/Bounded/Silence Do/Bounded/BlackHole Do/Bounded/HungDial Batch/Bounded`},
 	{"no-timeout", `Do/Bounded/Silence Do/Bounded/BlackHole Batch/Bounded`},
+	{"deadline-replaces-timeout", `Do/Bounded/FarDeadline Batch/Bounded/FarDeadline`},
+	{"deadline-replaces-dial-timeout", `Do/Bounded/FarDeadline Batch/Bounded/FarDeadline`},
+	{"deadline-replaces-pool-timeout", `Do/Bounded/FarDeadline Batch/Bounded/FarDeadline`},
 	{"write-has-no-deadline", `Do/StalledWrite/Bounded Batch/StalledWrite`},
 	{"write-ignores-ctx", `Do/StalledWrite/Ctx Batch/StalledWrite`},
 	{"stale-write-deadline", `Do/StaleDeadline Do/StalledWrite/Bounded Batch/StalledWrite`},
@@ -255,6 +262,8 @@ var mutants = []mutant{
 	{"sub-remove-without-ack", `Subscribe/Ctx/Remove`},
 	{"sub-removes-from-all", `Subscribe/Two/Remove`},
 	{"sub-restores-one", `Subscribe/Gap/AllChannels Subscribe/Gap/DuringAdd`},
+	{"sub-returns-the-cause-of-ctx", `
+		Subscribe/Ctx/Receive Subscribe/Ctx/Add Subscribe/Ctx/Remove Subscribe/Ctx/HungDial Subscribe/Ctx/Listen`},
 	{"sub-trims-payload", `Subscribe/Binary`},
 
 	// Describe.

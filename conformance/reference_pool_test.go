@@ -199,7 +199,7 @@ func (c *refConn) arm(ctx context.Context, l *link) {
 		d = driver.DefaultTimeout
 	}
 	end := time.Now().Add(d)
-	if at, ok := ctx.Deadline(); ok && c.bug == deadlineOnSocket && at.Before(end) {
+	if at, ok := ctx.Deadline(); ok && (c.bug == deadlineOnSocket && at.Before(end) || c.bug == "deadline-replaces-timeout") {
 		end = at
 	}
 	switch at, ok := ctx.Deadline(); {
@@ -227,7 +227,7 @@ func (c *refConn) broke(ctx context.Context, err error) error {
 		}
 	default:
 	}
-	if at, ok := ctx.Deadline(); ok && c.bug == deadlineOnSocket && !time.Now().Before(at) {
+	if at, ok := ctx.Deadline(); ok && (c.bug == deadlineOnSocket || c.bug == "deadline-replaces-timeout") && !time.Now().Before(at) {
 		return context.DeadlineExceeded
 	}
 	if ctx.Err() == nil && c.bug == "own-timeout-is-ctx-error" && isTimeout(err) {
@@ -238,6 +238,9 @@ func (c *refConn) broke(ctx context.Context, err error) error {
 			return err
 		}
 		err = ctx.Err()
+		if c.bug == "returns-the-cause-of-ctx" {
+			err = context.Cause(ctx)
+		}
 		if c.bug == "abandoned-is-not-sent" {
 			return driver.NotSent(err)
 		}
@@ -261,6 +264,9 @@ func (c *refConn) acquire(ctx context.Context) (l *link, fresh bool, err error) 
 	}
 	patience := time.NewTimer(c.cfg.Timeout)
 	defer patience.Stop()
+	if _, ok := ctx.Deadline(); ok && c.bug == "deadline-replaces-pool-timeout" {
+		patience.Stop()
+	}
 	switch c.bug {
 	case "no-pool-timeout", "pool-ignores-ctx":
 		patience.Stop()
@@ -298,7 +304,13 @@ func (c *refConn) acquire(ctx context.Context) (l *link, fresh bool, err error) 
 		return l, false, nil
 	}
 	c.mu.Unlock()
-	if l, err = c.dial(ctx); err != nil {
+	if c.bug == "dials-are-shared" {
+		err = c.dialOfAnother(ctx)
+	}
+	if err == nil {
+		l, err = c.dial(ctx)
+	}
+	if err != nil {
 		<-c.slots
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -306,6 +318,39 @@ func (c *refConn) acquire(ctx context.Context) (l *link, fresh bool, err error) 
 		return nil, false, err
 	}
 	return l, true, nil
+}
+
+// dialOfAnother is the bug that who comes while somebody dials has the error of that dial.
+func (c *refConn) dialOfAnother(ctx context.Context) error {
+	c.mu.Lock()
+	other := c.dialing
+	if other == nil {
+		c.dialing = make(chan error, 1)
+		other = c.dialing
+		c.mu.Unlock()
+		l, err := c.dial(ctx)
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			_ = l.Close()
+		}
+		c.mu.Lock()
+		c.dialing = nil
+		c.mu.Unlock()
+		if err != nil {
+			other <- err
+		}
+		close(other)
+		return err
+	}
+	c.mu.Unlock()
+	select {
+	case err := <-other:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (c *refConn) release(l *link, broken bool) {
@@ -330,7 +375,8 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 	if c.bug == "dial-ignores-ctx" {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if c.bug != "no-dial-timeout" && !(sub && c.bug == "sub-dial-has-no-timeout") {
+	_, bounded := ctx.Deadline()
+	if c.bug != "no-dial-timeout" && !(sub && c.bug == "sub-dial-has-no-timeout") && !(bounded && c.bug == "deadline-replaces-dial-timeout") {
 		limit := c.cfg.DialTimeout
 		if c.bug == "dial-timeout-ignored" {
 			limit = driver.DefaultDialTimeout

@@ -208,6 +208,9 @@ func (s *refSub) wait(ctx context.Context, ok func() (bool, error)) error {
 	}
 	for {
 		if err := ctx.Err(); err != nil && !s.has("sub-ignores-ctx") {
+			if s.has("sub-returns-the-cause-of-ctx") {
+				return context.Cause(ctx)
+			}
 			return err
 		}
 		s.mu.Lock()
@@ -223,8 +226,7 @@ func (s *refSub) wait(ctx context.Context, ok func() (bool, error)) error {
 		}
 		select {
 		case <-changed:
-		case <-end:
-			return ctx.Err()
+		case <-end: // which the next round looks at
 		}
 	}
 }

@@ -164,6 +164,7 @@ type refConn struct {
 	calls   sync.WaitGroup         // bug "close-waits"
 	one     sync.Mutex             // bugs "holds-mutex" and "close-hangs-in-mutex"
 
+	dialing   chan error   // bug "dials-are-shared"
 	described driver.Value // bug "describe-asks-once"
 }
 

@@ -46,10 +46,11 @@
 //     ASK is allowed, because the server that sent them did not execute the
 //     command.
 //   - Prompt. Do returns as soon as its ctx ends, even if the server hangs,
-//     and the error matches the ctx's error with errors.Is. With a ctx that had
-//     already ended, nothing is sent and the error is marked NotSent.
-//   - Bounded. A ctx without a deadline must not make Do wait for ever on a
-//     dead connection; apply the client's own timeouts.
+//     and the error matches the ctx's error with errors.Is: what ctx.Err returns, not
+//     the ctx's cause. With a ctx that had already ended, nothing is sent and the error
+//     is marked NotSent. The end of one call's ctx is not that of another call.
+//   - Bounded. A ctx without a deadline, or with one that is far away, must not make Do
+//     wait for ever on a dead connection; apply the client's own timeouts.
 //   - Recovering. A Conn outlives the loss of its connections. A connection on which the
 //     server answers READONLY is left: the address may be a name that leads to another
 //     server since a failover. (Of a client that was passed in, where that can be done.)
