@@ -82,6 +82,23 @@ var recoverCases = []testCase{
 		k.delaySlow()
 		k.concurrently(k.open(), true, k.echo)
 	}},
+	{name: "Do/Recover/Abandoned", run: func(k *kit) {
+		// A connection that is not used any more is closed, and not only at Close: each call that
+		// is given up would leave one behind.
+		conn := k.warm(func(c *driver.Config) { c.PoolSize = 2 })
+		const calls, few = 15, 8
+		rule := k.wire.On(wire.Match{Name: "ECHO", Arg: "late", Times: -1}, wire.HoldReply)
+		for i := range calls {
+			ctx, cancel := k.within(k.time.short)
+			_, _ = k.do(ctx, conn, plain("ECHO", k.prefix+fmt.Sprint("late", i)))
+			cancel()
+		}
+		if !k.eventually(k.time.settle, func() bool { return k.wire.Open() <= few }) {
+			k.Errorf("%d connections are open after %d calls were given up, with a PoolSize of 2; want those closed that are of no more use", k.wire.Open(), calls)
+		}
+		rule.Release()
+		k.recovers(conn)
+	}},
 	{name: "Do/Concurrent/Counter", run: func(k *kit) {
 		conn := k.open()
 		k.parallel(20, func(int) {

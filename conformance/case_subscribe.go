@@ -234,6 +234,15 @@ var subscribeCases = []testCase{
 		}
 		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
 	}},
+	{name: "Subscribe/PoolSize", needs: needs{subscriber: true}, run: func(k *kit) {
+		// PoolSize is for the commands: a Subscription lives for as long as the client, and
+		// whoever takes one of their connections for it leaves none if there is one.
+		conn := k.warm(func(c *driver.Config) { c.PoolSize = 1 })
+		sub := k.subscribe(conn, k.channel("a"))
+		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+		k.publish(k.channel("a"), "x")
+		k.receive(sub, k.channel("a"), "x")
+	}},
 	{name: "Subscribe/Two", needs: needs{subscriber: true}, run: func(k *kit) {
 		conn := k.open()
 		a, b := k.subscribe(conn, k.channel("x")), k.subscribe(conn, k.channel("x"))

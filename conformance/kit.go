@@ -115,6 +115,9 @@ func (k *kit) finish() {
 	}
 	if k.wire != nil {
 		k.checkCalls()
+		if !k.failed() {
+			k.noneOpen("that the case has used")
+		}
 		for _, b := range k.wire.Broken() {
 			k.Errorf("not the Redis protocol: %s", b)
 		}

@@ -161,6 +161,10 @@ var mutants = []mutant{
 	{"array-ends-at-error", `Do/Correlation/NestedTypedError Batch/Correlation/NestedTypedError`},
 	{"array-ends-at-error-in-batch", `Batch/Correlation/NestedTypedError`},
 	{"abandoned-leaks-slot", `Do/Concurrent/HeldReply Do/Concurrent/Abandoned`},
+	{"broken-connections-stay-open", `
+		Do/Recover/Abandoned Do/LostReply/Silence Do/Bounded/BlackHole Do/Recover/Partition Do/StalledWrite/Ctx
+		Batch/Bounded Close/Goroutines`},
+	{"broken-connections-stay-open-until-close", `Do/Recover/Abandoned`},
 	{"pool-fails-when-busy", `Do/Ctx/PoolExhausted Do/Correlation/Concurrent Do/Concurrent/Counter Batch/Concurrent`},
 	{"breaker-stays-open", `Do/Recover/Refused Subscribe/Outage`},
 
@@ -262,8 +266,10 @@ var mutants = []mutant{
 	{"sub-remove-without-ack", `Subscribe/Ctx/Remove`},
 	{"sub-removes-from-all", `Subscribe/Two/Remove`},
 	{"sub-restores-one", `Subscribe/Gap/AllChannels Subscribe/Gap/DuringAdd`},
+	{"sub-leaves-dead-connections-open", `Subscribe/BlackHole Subscribe/BlackHole/Idle Subscribe/BlackHole/Add`},
 	{"sub-returns-the-cause-of-ctx", `
 		Subscribe/Ctx/Receive Subscribe/Ctx/Add Subscribe/Ctx/Remove Subscribe/Ctx/HungDial Subscribe/Ctx/Listen`},
+	{"sub-takes-a-place-of-the-pool", `Subscribe/PoolSize`},
 	{"sub-trims-payload", `Subscribe/Binary`},
 
 	// Describe.

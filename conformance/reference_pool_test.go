@@ -356,8 +356,14 @@ func (c *refConn) dialOfAnother(ctx context.Context) error {
 func (c *refConn) release(l *link, broken bool) {
 	c.mu.Lock()
 	if broken || c.done {
-		delete(c.live, l)
-		_ = l.Close()
+		switch c.bug {
+		case "broken-connections-stay-open":
+			delete(c.live, l)
+		case "broken-connections-stay-open-until-close":
+		default:
+			delete(c.live, l)
+			_ = l.Close()
+		}
 	} else {
 		c.idle = append(c.idle, l)
 	}

@@ -17,6 +17,9 @@ import (
 func (s *refSub) run() {
 	defer close(s.done)
 	for first := true; s.ctx.Err() == nil; first = false {
+		if s.has("sub-takes-a-place-of-the-pool") {
+			s.conn.slots <- struct{}{}
+		}
 		l, err := s.conn.dialFor(s.ctx, true)
 		if err != nil {
 			s.pause()
@@ -65,7 +68,9 @@ func (s *refSub) up(l *link, first bool) {
 }
 
 func (s *refSub) down(l *link, first bool) {
-	_ = l.Close()
+	if !s.has("sub-leaves-dead-connections-open") {
+		_ = l.Close()
+	}
 	s.conn.mu.Lock()
 	delete(s.conn.live, l)
 	s.conn.mu.Unlock()

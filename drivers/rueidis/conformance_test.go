@@ -13,6 +13,7 @@ import (
 	"github.com/golocker/golocker/conformance"
 	"github.com/golocker/golocker/drivers/rueidis"
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/netdial"
 )
 
 var capabilities = conformance.Capabilities{Batcher: true, Subscriber: true, Listener: true, Describer: true}
@@ -77,8 +78,9 @@ func (a application) Driver() driver.Driver { return rueidis.Driver{} }
 func (a application) Connect(ctx context.Context) (driver.Conn, error) {
 	made := make(chan driver.Conn, 1)
 	failed := make(chan error, 1)
+	opened := netdial.New(*a.cfg)
 	go func() {
-		client, err := rue.NewClient(a.options())
+		client, err := rue.NewClient(a.options(opened))
 		if err != nil {
 			if client != nil {
 				client.Close()
@@ -91,7 +93,7 @@ func (a application) Connect(ctx context.Context) (driver.Conn, error) {
 			failed <- err
 			return
 		}
-		made <- clientConn{conn.(fullConn), client}
+		made <- clientConn{conn.(fullConn), client, opened}
 	}()
 	select {
 	case conn := <-made:
@@ -113,7 +115,7 @@ func (a application) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 }
 
-func (a application) options() rue.ClientOption {
+func (a application) options(opened *netdial.Dialer) rue.ClientOption {
 	return rue.ClientOption{
 		InitAddress:       a.cfg.Addrs,
 		Username:          a.cfg.Username,
@@ -124,14 +126,8 @@ func (a application) options() rue.ClientOption {
 		Dialer:            net.Dialer{Timeout: a.cfg.DialTimeout},
 		DisableCache:      true, // miniredis has none
 		ForceSingleClient: true,
-		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			dialing, cancel := context.WithTimeout(ctx, d.Timeout)
-			defer cancel()
-			conn, err := a.cfg.Dial(dialing, "tcp", addr)
-			if err != nil && dialing.Err() != nil && ctx.Err() == nil {
-				err = errors.New("no connection in time")
-			}
-			return conn, err
+		DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return opened.Dial(ctx, "tcp", addr)
 		},
 	}
 }
@@ -146,10 +142,16 @@ type fullConn interface {
 type clientConn struct {
 	fullConn
 	client rue.Client
+	opened *netdial.Dialer
 }
 
+// Close leaves no connection open. rueidis does where it is closed while it connects: what comes
+// of that takes the place of the connections that are not used any more.
 func (c clientConn) Close() error {
 	err := c.fullConn.Close()
-	go c.client.Close() // against a server that hangs it takes a second
+	go func() {
+		c.client.Close() // against a server that hangs it takes a second
+		c.opened.Close()
+	}()
 	return err
 }

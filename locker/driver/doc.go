@@ -51,9 +51,10 @@
 //     is marked NotSent. The end of one call's ctx is not that of another call.
 //   - Bounded. A ctx without a deadline, or with one that is far away, must not make Do
 //     wait for ever on a dead connection; apply the client's own timeouts.
-//   - Recovering. A Conn outlives the loss of its connections. A connection on which the
-//     server answers READONLY is left: the address may be a name that leads to another
-//     server since a failover. (Of a client that was passed in, where that can be done.)
+//   - Recovering. A Conn outlives the loss of its connections, and closes those that are
+//     of no more use. A connection on which the server answers READONLY is left: the
+//     address may be a name that leads to another server since a failover. (Of a client
+//     that was passed in, where that can be done.)
 //   - Binary safe. Arguments and replies carry any bytes.
 //   - Concurrent. All methods may be called from many goroutines.
 //   - Closed is closed. After Close, Do returns an error for which
