@@ -75,6 +75,21 @@ var replyCases = []testCase{
 		k.direct("SADD", k.key("set"), "member")
 		k.reply(k.open(), cmd("SMEMBERS", k.key("set")), []any{"member"})
 	}},
+	{name: "Do/Reply/Kept", run: func(k *kit) {
+		// What Do has returned is the caller's: later replies do not change it.
+		conn := k.open()
+		var kept []driver.Value
+		for i := range 10 {
+			kept = append(kept, k.must(conn, plain("ECHO", k.prefix+strconv.Itoa(i))),
+				k.must(conn, script("return {ARGV[1]}", nil, k.prefix+strconv.Itoa(i))))
+		}
+		for i := range 10 {
+			want := k.prefix + strconv.Itoa(i)
+			if got := kept[2*i : 2*i+2]; !reflect.DeepEqual(got, []driver.Value{want, []any{want}}) {
+				k.never("Do gave %s and an array of it, of which later replies have made %s and %s", show(want), show(got[0]), show(got[1]))
+			}
+		}
+	}},
 	{name: "Do/Reply/Double", run: func(k *kit) {
 		k.direct("ZADD", k.key("z"), "2.5", "member")
 		k.reply(k.open(), cmd("ZSCORE", k.key("z"), "member"), "2.5")

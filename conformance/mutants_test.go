@@ -66,6 +66,7 @@ var mutants = []mutant{
 	{"maps-are-maps", `Do/Reply/Map`},
 	{"sets-are-maps", `Do/Reply/Set`},
 	{"doubles-are-floats", `Do/Reply/Double`},
+	{"arrays-are-used-again", `Do/Reply/Kept`},
 	{"replies-are-UTF8", `Do/Binary/Value Do/Binary/Nested Do/Binary/NotUTF8 Batch/Results`},
 	{"nested-strings-are-trimmed", `Do/Binary/Nested`},
 

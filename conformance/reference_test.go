@@ -171,7 +171,8 @@ type refConn struct {
 // A link is one network connection.
 type link struct {
 	net.Conn
-	r *bufio.Reader
+	r     *bufio.Reader
+	array []any // bug "arrays-are-used-again"
 }
 
 func (c *refConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {

@@ -12,6 +12,8 @@ package driver
 // big number or verbatim string its text, a set an array, a map an array of
 // alternating keys and values.
 //
+// A Value is the caller's: nothing that the connection reads later changes it.
+//
 // An error reply of a whole command is never a Value but the error of Do. An
 // error nested in an array is a [*ServerError] in its place.
 type Value any
