@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,7 +76,7 @@ func open(ctx context.Context, cfg driver.Config) (*conn, error) {
 func tlsConfig(cfg driver.Config) *tls.Config {
 	conf := cfg.TLS.Clone()
 	if host, _, err := net.SplitHostPort(cfg.Addrs[0]); err == nil && conf.ServerName == "" {
-		conf.ServerName = host
+		conf.ServerName, _, _ = strings.Cut(host, "%") // certificates have addresses without zones
 	}
 	return conf
 }

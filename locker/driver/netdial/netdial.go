@@ -122,7 +122,8 @@ func (d *Dialer) open(ctx context.Context, cfg driver.Config, network, addr stri
 	config := cfg.TLS
 	if config.ServerName == "" {
 		config = config.Clone()
-		config.ServerName, _, _ = net.SplitHostPort(addr) // "" for a unix socket
+		host, _, _ := net.SplitHostPort(addr)            // "" for a unix socket
+		config.ServerName, _, _ = strings.Cut(host, "%") // certificates have addresses without zones
 	}
 	secure := tls.Client(conn, config)
 	handshake.Store(true)

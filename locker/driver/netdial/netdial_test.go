@@ -3,10 +3,13 @@ package netdial_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +98,28 @@ func TestServerWithoutTLSIsNamedAsThat(t *testing.T) {
 		_, err = netdial.New(cfg).Dial(t.Context(), "tcp", "a:1")
 		assert.EqualError(t, err, "dial a:1: no connection within 2s")
 	})
+}
+
+// The zone of an address says by which interface it is reached, and is in no certificate.
+func TestCertificateOfAnAddressWithAZone(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS() // with a certificate for ::1, among others
+	defer server.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	cfg, err := driver.ParseDSN("rediss://[::1%25lo]:6379")
+	require.NoError(t, err)
+	cfg.TLS.RootCAs = roots
+	cfg.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}
+	d := netdial.New(cfg)
+	defer d.Close()
+	_, err = d.Dial(t.Context(), "tcp", cfg.Addrs[0])
+	assert.NoError(t, err)
+	_, err = d.Dial(t.Context(), "tcp", "[::2%lo]:6379")
+	assert.ErrorContains(t, err, "certificate")
 }
 
 func TestRedact(t *testing.T) {
