@@ -35,7 +35,10 @@ import (
 //	                          if not the host that is connected to
 //	tls_insecure_skip_verify  true accepts any certificate
 //
-// The keys that begin with tls_ are for rediss. TLS is version 1.2 or newer.
+// The keys that begin with tls_ are for rediss. TLS is version 1.2 or newer. The files
+// are read now, and not again: connections that are made when a certificate has run out
+// fail, though the file holds a newer one by then. A program that outlives its certificate
+// sets GetClientCertificate of [Config.TLS], which comes before what was read.
 //
 // User, password, path and values are percent-encoded where they hold other than
 // letters, digits and -._~; above all write %40 for @, %2F for /, %3A for :,

@@ -52,6 +52,7 @@ func TestParseDSNReadsPEMFiles(t *testing.T) {
 	require.Len(t, cfg.TLS.Certificates, 1)
 	assert.Equal(t, [][]byte{cert.Raw}, cfg.TLS.Certificates[0].Certificate)
 	assert.NotNil(t, cfg.TLS.Certificates[0].PrivateKey)
+	assert.Nil(t, cfg.TLS.GetClientCertificate, "the application's, which comes before Certificates")
 }
 
 func TestParseDSNRefusesWrongPEMFiles(t *testing.T) {
