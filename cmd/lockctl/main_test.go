@@ -89,7 +89,9 @@ func startCmd(t *testing.T, cmd *exec.Cmd) *proc {
 	if cmd.Stdout == nil {
 		cmd.Stdout = p.out
 	}
-	cmd.Stderr = p.err
+	if cmd.Stderr == nil {
+		cmd.Stderr = p.err
+	}
 	cmd.WaitDelay = patienceOfTests
 	require.NoError(t, cmd.Start())
 	go func() {

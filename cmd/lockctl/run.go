@@ -51,6 +51,9 @@ func (r *runner) run(ctx context.Context) error {
 	r.signals = make(chan os.Signal, 16)
 	signal.Notify(r.signals, passedOn()...)
 	defer signal.Stop(r.signals)
+	// Who writes to a pipe that nobody reads from is ended by a signal. What lockctl has to say
+	// is less important than its lock and its command.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	client, err := r.target.open()
 	if err != nil {
@@ -184,8 +187,8 @@ func (r *runner) supervise(asked guard.Moment) (guard.Result, error) {
 			}
 		case <-lost:
 			lost = nil
+			process.End() // before anything is said, which may take its time
 			r.say(false, event{Event: "lost", Error: context.Cause(r.lease.Context()).Error()})
-			process.End()
 		}
 	}
 }

@@ -232,3 +232,45 @@ func TestRunCanBeSuspended(t *testing.T) {
 	says("got:for the command")
 	says("code:0")
 }
+
+// nobodyReads makes what lockctl has to say go to a pipe that nobody reads from any more, as
+// behind 2>&1 | head -1 or a log collector that has died.
+func nobodyReads(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	t.Cleanup(func() { _ = w.Close() })
+	cmd.Stderr = w
+}
+
+// What lockctl says while it has a lock is less important than the lock: by itself a program
+// is ended where it writes to nobody.
+func TestRunWithNobodyToSayItTo(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	cmd := program(t, url, shell("echo done; exit 3", "-v")...)
+	nobodyReads(t, cmd)
+	p := startCmd(t, cmd)
+	assert.Equal(t, 3, p.code(t), "-1 is the end by a signal")
+	assert.Equal(t, "done\n", p.out.String())
+	s, err := observer(t, url).Inspect(t.Context(), "k")
+	require.NoError(t, err)
+	assert.False(t, s.Held(), "it was given up")
+}
+
+// A command whose lock was broken is ended, whether or not that can be said. Without lockctl it
+// would go on until the lease's end, beside the next holder's.
+func TestRunEndsTheCommandWithNobodyToSayItTo(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	ready := filepath.Join(t.TempDir(), "ready")
+	cmd := program(t, url, shell(`exec 2> /dev/null; trap 'echo asked; exit 0' TERM; : > `+ready+`; while :; do sleep 0.05; done`, "--ttl", "8s", "--grace", "2s")...)
+	nobodyReads(t, cmd)
+	p := startCmd(t, cmd)
+	awaitFile(t, ready)
+	code, _, errs := lockctl(t, url, "break", "k", "--yes")
+	require.Zero(t, code, errs)
+	assert.Equal(t, exitLost, p.code(t), "-1 is the end by a signal")
+	assert.Equal(t, "asked\n", p.out.String())
+}
