@@ -8,10 +8,10 @@ import (
 // leavingTime is how long lockctl waits for a client that has no lock to be closed.
 const leavingTime = time.Second
 
-// leave closes a client that has no lock, as far as it knows. A server that answers hears
-// at once that nobody waits any more, and of what was asked for and not answered. One that
-// hangs would keep lockctl for seconds, with its exit code, and what it does on waking up
-// expires anyway.
+// leave closes a client that has no lock, as far as it knows, or none that anybody works
+// under. A server that answers hears at once that nobody waits any more, and of what was asked
+// for and not answered. One that hangs would keep lockctl for seconds, with its exit code, and
+// what it does on waking up expires anyway.
 func leave(client io.Closer) {
 	closed := make(chan struct{})
 	go func() {

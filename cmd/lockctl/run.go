@@ -60,12 +60,8 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	asked, err := r.take(ctx, client)
-	if err != nil && r.lease == nil {
-		leave(client)
-		return err
-	}
 	if err != nil {
-		client.Close()
+		leave(client) // no command runs, so that the lock may go, too
 		return err
 	}
 	result, err := r.supervise(asked)
@@ -87,18 +83,10 @@ func (r *runner) run(ctx context.Context) error {
 func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	type answer struct {
-		lease *locker.Lease
-		err   error
-	}
 	mutex := client.Mutex(r.key, r.flags.options()...)
-	asked := guard.Now()
 	answers := make(chan answer, 1)
 	begun := time.Now()
-	go func() {
-		lease, err := r.flags.lock(ctx, mutex)
-		answers <- answer{lease, err}
-	}()
+	go func() { answers <- r.acquire(ctx, mutex) }()
 	var ended syscall.Signal
 	for {
 		select {
@@ -110,31 +98,47 @@ func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment,
 		case a := <-answers:
 			switch {
 			case ended != 0:
-				if a.err == nil {
-					_ = a.lease.Unlock(context.WithoutCancel(ctx))
-				}
-				return asked, &exitError{exitSignal + int(ended), nil}
-			case errors.Is(a.err, locker.ErrUnavailable):
-				return asked, a.err
-			case errors.Is(a.err, locker.ErrLocked):
-				return asked, r.notHad(a.err)
+				return a.asked, &exitError{exitSignal + int(ended), nil}
+			case a.lease == nil && errors.Is(a.err, locker.ErrLocked) && !errors.Is(a.err, locker.ErrUnavailable):
+				return a.asked, r.notHad(a.err)
 			case a.err != nil:
-				return asked, a.err
+				return a.asked, a.err
 			}
 			r.lease = a.lease
-			if asked.Suspended() || time.Until(a.lease.Deadline()) < r.flags.ttl*3/4 {
-				// It slept while it waited, so that it is unknown when the lease began; or
-				// it was granted the lock for what was left of its place in the queue, which
-				// may be less than the command is to be given for its end.
-				asked = guard.Now()
-				if err := a.lease.Extend(ctx, r.flags.ttl); err != nil {
-					return asked, err
-				}
-			}
 			r.say(true, event{Event: "acquired", Token: uint64(a.lease.Token()), WaitedMS: time.Since(begun).Milliseconds()})
-			return asked, nil
+			return a.asked, nil
 		}
 	}
+}
+
+// An answer is a lease that a command can be run under, or why there is none.
+type answer struct {
+	lease *locker.Lease
+	asked guard.Moment // from before the lease was known
+	err   error
+}
+
+// acquire waits for the lock until ctx ends. What it leaves behind where it fails is given up
+// with the client.
+func (r *runner) acquire(ctx context.Context, mutex *locker.Mutex) answer {
+	asked := guard.Now()
+	lease, err := r.flags.lock(ctx, mutex)
+	if err == nil && (asked.Suspended() || time.Until(lease.Deadline()) < r.flags.ttl*3/4) {
+		// It slept while it waited, so that it is unknown when the lease began; or
+		// it was granted the lock for what was left of its place in the queue, which
+		// may be less than the command is to be given for its end.
+		asked = guard.Now()
+		if err = lease.Extend(ctx, r.flags.ttl); errors.Is(err, locker.ErrLost) || errors.Is(err, locker.ErrNotHeld) {
+			err = notStarted(err)
+		}
+	}
+	return answer{lease, asked, err}
+}
+
+// notStarted is the end of a run whose lock was lost before the command was started: unlike after
+// a loss while it runs, nothing was done.
+func notStarted(why error) error {
+	return &exitError{exitUnreachable, fmt.Errorf("the command was not started: %w", why)}
 }
 
 // notHad is the end of a run whose lock others had. With the exit code 0 that is as it should
@@ -157,7 +161,7 @@ func ends(sig os.Signal) (syscall.Signal, bool) {
 func (r *runner) supervise(asked guard.Moment) (guard.Result, error) {
 	deadline := r.lease.Deadline()
 	if deadline.IsZero() {
-		return guard.Result{}, r.lease.Err()
+		return guard.Result{}, notStarted(r.lease.Err())
 	}
 	process, err := guard.Start(guard.Command{Path: r.path, Args: r.args, Env: r.environment(deadline)}, r.flags.times(), asked, deadline)
 	if _, ok := errors.AsType[*guard.StartError](err); ok {
@@ -267,7 +271,7 @@ func (r *runner) release(ctx context.Context) error {
 func (r *runner) outcome(result guard.Result, lost error) error {
 	if failed, ok := errors.AsType[*guard.StartError](result.Err); ok {
 		if errors.Is(failed, guard.ErrTooLate) {
-			return &exitError{exitLost, errors.New("the lock had run out before the command could be started")}
+			return notStarted(fmt.Errorf("the lease of the lock %q had run out", r.key))
 		}
 		return cannotRun(r.args[0], failed.Err)
 	}

@@ -91,7 +91,7 @@ in its environment. Signals to lockctl are passed on to it.
 Exit codes: the command's own, or
    64  the command line cannot be used
    65  the key holds something else than this kind of lock
-   69  the server cannot be reached, or does not answer in time
+   69  the server cannot be reached, or does not answer in time; nothing was done
    70  something else went wrong
    75  the lock was not had in time (see --conflict-exit-code)
    77  the server refused a command: permissions, memory

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/internal/servertest"
 )
 
@@ -273,4 +274,41 @@ func TestRunEndsTheCommandWithNobodyToSayItTo(t *testing.T) {
 	require.Zero(t, code, errs)
 	assert.Equal(t, exitLost, p.code(t), "-1 is the end by a signal")
 	assert.Equal(t, "asked\n", p.out.String())
+}
+
+// hangsAfterTheGrant starts a lockctl that waits, and gives it the lock when the server does not
+// answer it any more: the lease, which is for what was left of its place, cannot be lengthened.
+func hangsAfterTheGrant(t *testing.T) *proc {
+	t.Helper()
+	server := servertest.Single(t)
+	network := wire.New(wire.TCP(server.Addr))
+	t.Cleanup(func() { _ = network.Close() })
+	through, err := network.Listen()
+	require.NoError(t, err)
+	c := observer(t, "redis://"+server.Addr)
+	lease := hold(t, c, "k")
+	p := start(t, "redis://"+through, shell("echo ran")...)
+	awaitWaiters(t, c, "k", 1)
+	network.PartitionRequests()
+	before := network.Count(wire.Match{})
+	require.NoError(t, lease.Unlock(t.Context()))
+	eventually(t, "it asks for the whole of the lease", func() bool { return network.Count(wire.Match{}) > before })
+	return p
+}
+
+func TestRunCanBeInterruptedBetweenTheWaitAndTheCommand(t *testing.T) {
+	t.Parallel()
+	p := hangsAfterTheGrant(t)
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, exitSignal+int(syscall.SIGTERM), p.code(t), p.err)
+	assert.Empty(t, p.out.String())
+}
+
+// Exit code 79 says that work may be half done.
+func TestRunThatLosesTheLockBeforeTheCommandHasDoneNothing(t *testing.T) {
+	t.Parallel()
+	p := hangsAfterTheGrant(t)
+	assert.Equal(t, exitUnreachable, p.code(t), p.err)
+	assert.Contains(t, p.err.String(), "the command was not started")
+	assert.Empty(t, p.out.String())
 }
