@@ -66,6 +66,9 @@ func OpenConnector(driverName, dsn string) (driver.Connector, error) {
 	d, ok := registry.drivers[driverName]
 	registry.RUnlock()
 	if !ok {
+		if strings.ContainsAny(driverName, ":/@") { // a DSN, with a password maybe
+			return nil, fmt.Errorf("%w: what was given for the driver's name looks like a DSN: the name comes first, and then the DSN", ErrInvalid)
+		}
 		known := "none is registered"
 		if names := Drivers(); len(names) > 0 {
 			known = "registered: " + strings.Join(names, ", ")

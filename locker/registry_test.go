@@ -38,4 +38,14 @@ func TestRegistry(t *testing.T) {
 	})
 }
 
+// Two arguments of one type are easily swapped, and errors are logged.
+func TestOpenWithItsArgumentsSwappedShowsNoPassword(t *testing.T) {
+	for _, dsn := range []string{"redis://user:hunter2@localhost:6379/0", "unix://:hunter2@/run/redis.sock", "user:hunter2@localhost", "hunter2@localhost"} {
+		_, err := Open(dsn, "goredis")
+		require.ErrorIs(t, err, ErrInvalid)
+		assert.NotContains(t, err.Error(), "hunter2")
+		assert.ErrorContains(t, err, "the name comes first, and then the DSN")
+	}
+}
+
 var _ driver.Driver = fakeDriver{}

@@ -103,6 +103,9 @@ independent servers, make a quorum.`,
   lockctl doctor`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 && strings.Contains(args[0], "://") { // with a password maybe
+				return usage("a server is given by --url, or by %s", urlVariable)
+			}
 			if len(args) > 0 {
 				return usage("unknown command %q", args[0])
 			}

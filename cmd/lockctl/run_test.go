@@ -64,6 +64,8 @@ func TestRunExitCodes(t *testing.T) {
 		"no server":          {"", []string{"run", "free", "--", "true"}, 64, "LOCKCTL_URL"},
 		"half a quorum":      {url + " " + url, []string{"run", "free", "--", "true"}, 64, "no quorum"},
 		"unknown driver":     {url, []string{"run", "--driver", "x", "free", "--", "true"}, 64, "redigo"},
+		"a URL as driver":    {url, []string{"run", "--driver", "redis://:hunter2@h", "free", "--", "true"}, 64, "unknown driver"},
+		"a URL as command":   {url, []string{"redis://:hunter2@h", "run", "free", "--", "true"}, 64, "--url"},
 		"unknown command":    {url, []string{"frobnicate"}, 64, "unknown command"},
 		"a bad URL":          {"redis://:hunter2@x y:z", []string{"run", "free", "--", "true"}, 64, ""},
 	} {

@@ -80,7 +80,8 @@ func (t *target) settle() error {
 	case n == 2 || n > 2 && n%2 == 0:
 		return usage("%d servers make no quorum: give one --url, or an odd number of independent servers", n)
 	case !slices.Contains(locker.Drivers(), t.driver):
-		return usage("unknown driver %q: use one of %s", t.driver, strings.Join(locker.Drivers(), ", "))
+		// Not shown: the two variables may have been swapped, and there may be a password.
+		return usage("unknown driver, by --driver or %s: use one of %s", driverVariable, strings.Join(locker.Drivers(), ", "))
 	}
 	return nil
 }
