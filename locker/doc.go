@@ -74,7 +74,8 @@
 //
 // What can only be a mistake in the program panics instead: a nil context, given to
 // whichever function, as elsewhere in Go, and a method of a nil [Client], [Mutex] or [Lease], which is
-// what a function has returned beside an error that was not looked at. A call that
+// what a function has returned beside an error that was not looked at. (A call that is
+// wrong in another way as well may return [ErrInvalid].) A call that
 // panics takes no lock and loses none, but [Lease.Do] gives its own up.
 //
 // # Watching

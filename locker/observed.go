@@ -16,9 +16,16 @@ func (m *Mutex) observed(ctx context.Context, op string, take func(context.Conte
 	if o == nil {
 		return take(ctx)
 	}
+	_ = ctx.Err() // with a nil ctx it panics, of which an observer could make one that does not
 	ctx = o.lockStart(ctx, LockStart{info, op})
-	begun := time.Now()
+	begun, ended := time.Now(), false
+	defer func() {
+		if !ended { // by a panic of a RetryPolicy, say, that somebody may recover
+			o.lockEnd(ctx, LockEnd{LockInfo: info, Op: op, Wait: time.Since(begun), Err: errPanicked})
+		}
+	}()
 	lease, err := take(ctx)
+	ended = true
 	had := time.Now()
 	e := LockEnd{LockInfo: info, Op: op, Wait: had.Sub(begun), Err: err}
 	if lease == nil {
@@ -37,6 +44,9 @@ func (m *Mutex) observed(ctx context.Context, op string, take func(context.Conte
 	lease.observe(&observation{ctx: ctx, since: had})
 	return lease, err
 }
+
+// errPanicked is what observers are told of a call that has not returned.
+var errPanicked = errors.New("locker: the call panicked")
 
 // A route is how a lease was had. It is set before anybody else knows the lease.
 type route byte

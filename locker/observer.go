@@ -27,7 +27,7 @@ type Observer struct {
 	// the context that it returns, which must be derived from ctx; a nil one
 	// counts as ctx.
 	LockStart func(ctx context.Context, e LockStart) context.Context
-	// LockEnd is called when the lock was had or not, with the context of LockStart:
+	// LockEnd is called when the lock was had or not, also where the call panics, with the context of LockStart:
 	// of several observers', that of the last, to which each has added its own. What
 	// an observer is to find again there it keeps under a key of its own.
 	LockEnd func(ctx context.Context, e LockEnd)

@@ -86,6 +86,34 @@ func TestObserverIsToldOfALock(t *testing.T) {
 	})
 }
 
+// What an observer has begun with a call it can end, also where a program recovers as net/http
+// does: else a gauge of the calls in progress would be wrong for ever.
+func TestObserverIsToldOfACallThatPanics(t *testing.T) {
+	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+		held, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		panics := func(int, float64) (time.Duration, bool) { panic("mine") }
+		assert.PanicsWithValue(t, "mine", func() { _, _ = c.Mutex("k", Retry(panics)).Lock(t.Context()) })
+		require.Len(t, s.locks, len(s.starts))
+		e := s.locks[1]
+		assert.Equal(t, "error", e.Outcome())
+		assert.EqualError(t, e.Err, "locker: the call panicked")
+		require.NoError(t, held.Unlock(t.Context()))
+		assert.Len(t, s.holds, 1)
+	})
+}
+
+// An observer that makes spans derives a context that works, also of a nil one.
+func TestObserverMakesNoContextOfNone(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t, Observe(Observer{LockStart: func(context.Context, LockStart) context.Context { return context.Background() }}))
+		var none context.Context
+		assert.Panics(t, func() { _, _ = c.Mutex("k").Lock(none) })
+		assert.Panics(t, func() { _, _ = c.Mutex("k").Attach(none, newID()) })
+		assert.Empty(t, c.Snapshot().Leases)
+	})
+}
+
 func TestObserverIsToldWhyThereIsNoLock(t *testing.T) {
 	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
 		held, err := c.Mutex("k").Lock(t.Context())
