@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -225,4 +227,35 @@ func TestClusterThatIsNone(t *testing.T) {
 		assert.ErrorContains(t, r.Err, "cluster support disabled")
 		assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(r.Err), "%v", r.Err)
 	}
+}
+
+// A node that nobody has told its address has none in its answer: it is where it was asked, and
+// not on this machine, where another server might take the locks.
+func TestClusterNodeThatDoesNotKnowItsAddress(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there may be no 127.0.0.2")
+	}
+	node := servertest.Cluster(t, 1, servertest.Config("cluster-announce-ip", ""), servertest.Config("bind", "127.0.0.2")).Nodes[0]
+	here, err := net.Listen("tcp", "127.0.0.1:"+node.Port())
+	require.NoError(t, err)
+	defer here.Close()
+	cfg := driver.Config{Mode: driver.ModeCluster, Network: "tcp", Addrs: []string{"127.0.0.2:" + node.Port()}}
+	do(t, open(t, cfg), "SET", "k", "v")
+
+	cfg.Addrs = append(cfg.Addrs, "127.0.0.3:1")
+	_, err = open(t, cfg).Do(soon(t), on("SET", "k", "v"))
+	assert.ErrorContains(t, err, "does not tell its host")
+	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err), "%v", err)
+
+	require.NoError(t, here.(*net.TCPListener).SetDeadline(time.Now()))
+	_, err = here.Accept()
+	assert.ErrorIs(t, err, os.ErrDeadlineExceeded, "another server was asked")
+}
+
+// go-redis cannot read that a node has no address at all.
+func TestClusterWithoutAddressesIsNamed(t *testing.T) {
+	cluster := servertest.Cluster(t, 1, servertest.Config("cluster-preferred-endpoint-type", "unknown-endpoint"))
+	_, err := open(t, driver.Config{Mode: driver.ModeCluster, Network: "tcp", Addrs: cluster.Addrs()}).Do(soon(t), on("SET", "k", "v"))
+	assert.ErrorContains(t, err, "cluster-preferred-endpoint-type")
+	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err), "%v", err)
 }

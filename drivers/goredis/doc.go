@@ -107,6 +107,12 @@
 // it itself, unless it uses the connection again before the rest of the array has come. No
 // script of package locker replies in that way.
 //
+// In a Cluster, a node that does not know its own address (one that is alone and has no
+// cluster-announce-ip) has none in its answer. A wrapped go-redis client takes this machine for it then, and
+// whatever server listens there at that port has the locks; the client that Open makes takes the host of the addresses that
+// it was given, if they have one. Where nodes tell none on purpose (cluster-preferred-endpoint-type unknown-endpoint)
+// go-redis cannot use the Cluster at all; rueidis can.
+//
 // It looks whether the server has closed an idle connection before it uses it, but
 // not where the connection has TLS, and on no connection at all under Windows: then
 // the first call on it fails, with an unknown outcome, and a lock asks again. With Open and

@@ -2,8 +2,10 @@ package goredis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -43,6 +45,10 @@ const masterLifetime = 10 * time.Second
 func openConn(cfg driver.Config) driver.Conn {
 	dialer := netdial.New(cfg)
 	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
+		addr, err := withHost(addr, cfg.Addrs)
+		if err != nil {
+			return nil, err
+		}
 		return dialer.Dial(ctx, cfg.Network, addr)
 	}
 	hosts := newHosts(dial, cfg.DialTimeout, cfg.Timeout)
@@ -60,6 +66,26 @@ func openConn(cfg driver.Config) driver.Conn {
 	c := newConn(cfg.Mode, client, dialer, client.Close)
 	c.distrust = hosts.distrust
 	return c
+}
+
+// withHost returns addr with a host. A node of a Cluster that does not know its own is where it was
+// asked, which go-redis does not tell: it must have been one of seeds. go-redis would dial this
+// machine, where another server may be, which would take the locks.
+func withHost(addr string, seeds []string) (string, error) {
+	port, missing := strings.CutPrefix(addr, ":")
+	if !missing {
+		return addr, nil
+	}
+	host, _, err := net.SplitHostPort(seeds[0])
+	for _, seed := range seeds[1:] {
+		if other, _, _ := net.SplitHostPort(seed); other != host {
+			err = errors.New("a node of the Cluster does not tell its host, and which of several was asked is not known: set its cluster-announce-ip")
+		}
+	}
+	if err != nil {
+		return "", &net.OpError{Op: "dial", Net: "tcp", Err: err}
+	}
+	return net.JoinHostPort(host, port), nil
 }
 
 func options(cfg driver.Config, dial driver.DialFunc) *redis.UniversalOptions {

@@ -22,8 +22,8 @@ import (
 var errNested = errors.New("go-redis cannot read an array with this error in it")
 
 // result returns what go-redis made of the reply. A nil is an error to go-redis, and hooks of
-// the application wrap it like any other; but where the command was not begun, it is a
-// Sentinel's that does not know the master.
+// the application wrap it like any other; but where the command was not begun, it is that of a
+// Sentinel that does not know the master, or stands for the address of a Cluster's node.
 func (c *command) result() (any, error) {
 	v, err := c.Val(), c.err
 	if errors.Is(err, redis.Nil) && c.begun.Load() {
@@ -88,7 +88,10 @@ func (c *conn) failure(ctx context.Context, err error) error {
 		}
 		return reply
 	}
-	if errors.Is(err, redis.Nil) { // a Sentinel's reply, see result
+	switch nothing := errors.Is(err, redis.Nil); { // not the command's reply, see result
+	case nothing && c.mode == driver.ModeCluster:
+		return driver.NotSent(errors.New("goredis: the nodes of the Cluster do not tell their addresses, without which go-redis cannot use it: set their cluster-preferred-endpoint-type to ip or hostname"))
+	case nothing:
 		return driver.NotSent(fmt.Errorf("goredis: no Sentinel knows the master's name: %w", err))
 	}
 	if errors.Is(err, redis.ErrClosed) {
