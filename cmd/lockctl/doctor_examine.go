@@ -66,7 +66,7 @@ func (t *tool) examineTarget(ctx context.Context, cfg driver.Config, url string)
 	if cfg.Mode != driver.ModeCluster {
 		return []facts{examineServer(ctx, connector, name)}, nil
 	}
-	masters, err := mastersOf(ctx, connector)
+	masters, err := mastersOf(ctx, connector, cfg.Addrs[0])
 	if err != nil {
 		return []facts{{server: "Cluster " + name, down: err}}, nil
 	}
@@ -83,8 +83,9 @@ func (t *tool) examineTarget(ctx context.Context, cfg driver.Config, url string)
 	return found, nil
 }
 
-// mastersOf returns the addresses of a Cluster's masters.
-func mastersOf(ctx context.Context, connector driver.Connector) ([]string, error) {
+// mastersOf returns the addresses of a Cluster's masters. One that does not tell its host has that
+// of the node that was asked, which is taken to be seed's: drivers do not tell which one it was.
+func mastersOf(ctx context.Context, connector driver.Connector, seed string) ([]string, error) {
 	conn, err := connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -105,7 +106,10 @@ func mastersOf(ctx context.Context, connector driver.Connector) ([]string, error
 		if len(node) < 2 {
 			continue
 		}
-		host, _ := node[0].(string)
+		host, _ := node[0].(string) // nil, too
+		if host == "" {
+			host, _, _ = net.SplitHostPort(seed)
+		}
 		port, _ := node[1].(int64)
 		if addr := net.JoinHostPort(host, strconv.FormatInt(port, 10)); !slices.Contains(addrs, addr) {
 			addrs = append(addrs, addr)

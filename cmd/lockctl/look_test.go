@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -323,6 +324,21 @@ func TestDoctorBlamesTheACLForWhatItForbids(t *testing.T) {
 		if test.means != acl {
 			assert.NotContains(t, out, acl, name)
 		}
+	}
+}
+
+// Nodes that do not tell their hosts are where they were asked, and not on this machine.
+func TestDoctorOfAClusterThatDoesNotTellItsHosts(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("there may be no 127.0.0.2")
+	}
+	for _, how := range [][2]string{{"cluster-announce-ip", ""}, {"cluster-preferred-endpoint-type", "unknown-endpoint"}} {
+		node := servertest.Cluster(t, 1, servertest.Config(how[0], how[1]), servertest.Config("bind", "127.0.0.2")).Nodes[0]
+		addr := "127.0.0.2:" + node.Port()
+		code, out, errs := lockctl(t, "redis://"+addr+"?mode=cluster", "doctor", "--driver", "rueidis")
+		assert.Zero(t, code, "%s: %s", out, errs)
+		assert.Contains(t, out, addr+"\n")
 	}
 }
 
