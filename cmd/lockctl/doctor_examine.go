@@ -83,8 +83,9 @@ func (t *tool) examineTarget(ctx context.Context, cfg driver.Config, url string)
 	return found, nil
 }
 
-// mastersOf returns the addresses of a Cluster's masters. One that does not tell its host has that
-// of the node that was asked, which is taken to be seed's: drivers do not tell which one it was.
+// mastersOf returns the addresses of a Cluster's masters. One that does not tell its host, or its
+// port for TLS, has that of the node that was asked, which is taken to be seed's: drivers do not
+// tell which one it was.
 func mastersOf(ctx context.Context, connector driver.Connector, seed string) ([]string, error) {
 	conn, err := connector.Connect(ctx)
 	if err != nil {
@@ -106,12 +107,15 @@ func mastersOf(ctx context.Context, connector driver.Connector, seed string) ([]
 		if len(node) < 2 {
 			continue
 		}
+		seedHost, port, _ := net.SplitHostPort(seed)
 		host, _ := node[0].(string) // nil, too
 		if host == "" {
-			host, _, _ = net.SplitHostPort(seed)
+			host = seedHost
 		}
-		port, _ := node[1].(int64)
-		if addr := net.JoinHostPort(host, strconv.FormatInt(port, 10)); !slices.Contains(addrs, addr) {
+		if n, _ := node[1].(int64); n != 0 {
+			port = strconv.FormatInt(n, 10)
+		}
+		if addr := net.JoinHostPort(host, port); !slices.Contains(addrs, addr) {
 			addrs = append(addrs, addr)
 		}
 	}

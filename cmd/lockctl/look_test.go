@@ -342,6 +342,16 @@ func TestDoctorOfAClusterThatDoesNotTellItsHosts(t *testing.T) {
 	}
 }
 
+// Nor is its port 0 where it has no port without TLS, which some servers tell with TLS as well.
+func TestDoctorOfAClusterThatDoesNotTellItsTLSPort(t *testing.T) {
+	t.Parallel()
+	certs := servertest.NewCerts(t)
+	node := servertest.Cluster(t, 1, servertest.Secure(certs), servertest.Config("tls-cluster", "no")).Nodes[0]
+	code, out, errs := lockctl(t, "rediss://"+node.Addr+"?mode=cluster&tls_ca="+certs.CAFile, "doctor")
+	assert.Zero(t, code, "%s: %s", out, errs)
+	assert.Contains(t, out, node.Addr+"\n")
+}
+
 // A server of a Cluster that is taken for one of its own is no outage.
 func TestDoctorKnowsANodeOfACluster(t *testing.T) {
 	p := probe{err: fmt.Errorf("%w: %w", locker.ErrUnavailable, driver.NewServerError("MOVED 1 10.0.0.1:6379"))}
