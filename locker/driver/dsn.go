@@ -35,10 +35,10 @@ import (
 //	                          if not the host that is connected to
 //	tls_insecure_skip_verify  true accepts any certificate
 //
-// The keys that begin with tls_ are for rediss. TLS is version 1.2 or newer. The files
-// are read now, and not again: connections that are made when a certificate has run out
-// fail, though the file holds a newer one by then. A program that outlives its certificate
-// sets GetClientCertificate of [Config.TLS], which comes before what was read.
+// The keys that begin with tls_ are for rediss. TLS is version 1.2 or newer. The files of
+// tls_cert and tls_key are read again for each connection, so that they can be renewed in
+// place; where they cannot be read, or do not fit, those that were read last serve. That of
+// tls_ca is read once.
 //
 // User, password, path and values are percent-encoded where they hold other than
 // letters, digits and -._~; above all write %40 for @, %2F for /, %3A for :,

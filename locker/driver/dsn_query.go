@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -164,8 +165,27 @@ func (q query) tls(wanted bool) (*tls.Config, error) {
 			return nil, err
 		}
 		cfg.Certificates = []tls.Certificate{cert}
+		cfg.GetClientCertificate = q.renewed(&cert)
 	}
 	return cfg, nil
+}
+
+// renewed returns what is asked for the certificate at each handshake: certificates that live for a
+// day are renewed in place, while the program goes on. One that cannot be read any more, as
+// that of a program that has given up its rights, or is half written, is the last that could.
+func (q query) renewed(first *tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	var last atomic.Pointer[tls.Certificate]
+	last.Store(first)
+	return func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if cert, err := q.certificate(); err == nil {
+			last.Store(&cert)
+		}
+		cert := last.Load()
+		if asked.SupportsCertificate(cert) != nil {
+			cert = &tls.Certificate{} // none, as without this function
+		}
+		return cert, nil
+	}
 }
 
 func (q query) certificate() (tls.Certificate, error) {

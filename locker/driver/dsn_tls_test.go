@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"io/fs"
@@ -52,7 +53,31 @@ func TestParseDSNReadsPEMFiles(t *testing.T) {
 	require.Len(t, cfg.TLS.Certificates, 1)
 	assert.Equal(t, [][]byte{cert.Raw}, cfg.TLS.Certificates[0].Certificate)
 	assert.NotNil(t, cfg.TLS.Certificates[0].PrivateKey)
-	assert.Nil(t, cfg.TLS.GetClientCertificate, "the application's, which comes before Certificates")
+}
+
+// Certificates that live for a day are renewed in place, under a program that goes on.
+func TestClientCertificateIsRenewedInPlace(t *testing.T) {
+	certPath, keyPath, first := writePEM(t)
+	cfg, err := driver.ParseDSN("rediss://h?tls_cert=" + certPath + "&tls_key=" + keyPath)
+	require.NoError(t, err)
+	presents := func(asked tls.CertificateRequestInfo) [][]byte {
+		cert, err := cfg.TLS.GetClientCertificate(&asked)
+		require.NoError(t, err)
+		return cert.Certificate
+	}
+	asked := tls.CertificateRequestInfo{Version: tls.VersionTLS13, SignatureSchemes: []tls.SignatureScheme{tls.ECDSAWithP256AndSHA256}}
+	assert.Equal(t, [][]byte{first.Raw}, presents(asked))
+
+	newCertPath, newKeyPath, second := writePEM(t)
+	require.NoError(t, os.Rename(newCertPath, certPath))
+	assert.Equal(t, [][]byte{first.Raw}, presents(asked), "the key is that of the first")
+	require.NoError(t, os.Rename(newKeyPath, keyPath))
+	assert.Equal(t, [][]byte{second.Raw}, presents(asked))
+	require.NoError(t, os.Remove(keyPath))
+	assert.Equal(t, [][]byte{second.Raw}, presents(asked), "what was read last")
+
+	asked.AcceptableCAs = [][]byte{[]byte("another one")}
+	assert.Empty(t, presents(asked), "not shown to who wants that of another authority")
 }
 
 func TestParseDSNRefusesWrongPEMFiles(t *testing.T) {
