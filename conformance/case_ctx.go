@@ -53,7 +53,11 @@ var ctxCases = []testCase{
 		conn := k.warm()
 		k.wire.HangDials()
 		k.wire.KillAll()
-		for range 3 { // the first may be for a connection that is gone
+		rounds := 3 // the first may be for a connection that is gone
+		if k.realTime() {
+			rounds = 1 // each takes the client's timeout
+		}
+		for range rounds {
 			ctx, cancel := k.cancellable()
 			first := k.startDo(ctx, conn, cmd("GET", k.key("n")))
 			time.Sleep(k.time.pause)
@@ -295,6 +299,9 @@ func (k *kit) boundedByTimeouts(call caller) {
 	k.wire.On(wire.Match{Name: "INCR"}, wire.Silence)
 	bounded("the server silent,")
 	k.recovers(conn)
+	if k.realTime() {
+		return // what follows takes all of the client's timeouts, one after the other
+	}
 	k.wire.HangDials()
 	k.wire.KillAll()
 	for range 2 { // the first may be for a connection that is gone
@@ -302,9 +309,6 @@ func (k *kit) boundedByTimeouts(call caller) {
 	}
 	k.wire.ResumeDials()
 	k.recovers(conn)
-	if k.realTime() {
-		return // what follows takes all of the client's timeouts, one after the other
-	}
 	k.wire.Partition()
 	k.parallel(6, func(int) { bounded("in a partition, beside others and with one connection for all,") })
 }

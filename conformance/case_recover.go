@@ -86,7 +86,7 @@ var recoverCases = []testCase{
 		// A connection that is not used any more is closed, and not only at Close: each call that
 		// is given up would leave one behind.
 		conn := k.warm(func(c *driver.Config) { c.PoolSize = 2 })
-		const calls, few = 15, 8
+		const calls, few = 10, 6
 		rule := k.wire.On(wire.Match{Name: "ECHO", Arg: "late", Times: -1}, wire.HoldReply)
 		for i := range calls {
 			ctx, cancel := k.within(k.time.short)
