@@ -65,11 +65,11 @@ staticcheck:
 # bench and the conformance suite have files for one system as well.
 portable: export CGO_ENABLED = 0
 portable:
-	@echo "== compiles for macOS, Windows and FreeBSD"
-	@GOOS=windows go build ./locker/...
+	@echo "== compiles for macOS, Windows (32 bits) and FreeBSD"
+	@GOOS=windows GOARCH=386 go build ./locker/...
 	@GOOS=darwin go build ./locker/...
 	@GOOS=darwin go vet ./internal/servertest/...
-	@GOOS=windows go build -o /dev/null ./cmd/lockctl
+	@GOOS=windows GOARCH=386 go build -o /dev/null ./cmd/lockctl
 	@GOOS=darwin go build -o /dev/null ./cmd/lockctl
 	@GOOS=freebsd go build -o /dev/null ./cmd/lockctl
 

@@ -262,7 +262,7 @@ func TestQuorumReentryHasALargerToken(t *testing.T) {
 		nodes[2].slow(time.Millisecond)
 		outer, err := m.Lock(t.Context())
 		require.NoError(t, err)
-		assert.EqualValues(t, 9000000000000001, outer.Token())
+		assert.Equal(t, Token(9000000000000001), outer.Token())
 		time.Sleep(time.Second)
 		nodes[2].heal()
 		nodes[0].slow(time.Millisecond)

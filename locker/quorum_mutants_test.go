@@ -81,7 +81,7 @@ func fencingRun(t *testing.T, seed uint64, alter func(driver.Command) (driver.Co
 		nodes.established()
 		r := rand.New(rand.NewPCG(seed, 7))
 		for _, f := range nodes {
-			f.Set(newKeys("k").fence, fmt.Sprint(8_000_000_000_000_000+r.IntN(5)))
+			f.Set(newKeys("k").fence, fmt.Sprint(8_000_000_000_000_000+r.Int64N(5)))
 		}
 		faulty := nodes.chaotic(seed, 90*time.Millisecond)
 		for _, x := range faulty {
@@ -128,7 +128,7 @@ func lateSecondStep(t *testing.T, alter func(driver.Command) (driver.Command, dr
 		reached, agreed := make(chan struct{}), make(chan struct{})
 		prompt, late := nodes.chaotic(0, 0), nodes.chaotic(0, 0)
 		for i := range nodes {
-			nodes[i].Set(newKeys("k").fence, fmt.Sprint(8_000_000_000_000_000+10*i))
+			nodes[i].Set(newKeys("k").fence, fmt.Sprint(8_000_000_000_000_000+10*int64(i)))
 			prompt[i].quiet, late[i].quiet = true, true
 			prompt[i].alter = alter
 			late[i].alter = func(cmd driver.Command) (driver.Command, driver.Value) {
@@ -162,8 +162,8 @@ func lateSecondStep(t *testing.T, alter func(driver.Command) (driver.Command, dr
 
 func TestQuorumLateSecondStep(t *testing.T) {
 	first, second := lateSecondStep(t, unaltered)
-	assert.EqualValues(t, 8_000_000_000_000_021, first)
-	assert.EqualValues(t, 8_000_000_000_000_022, second)
+	assert.Equal(t, Token(8_000_000_000_000_021), first)
+	assert.Equal(t, Token(8_000_000_000_000_022), second)
 }
 
 func unaltered(cmd driver.Command) (driver.Command, driver.Value) { return cmd, nil }
