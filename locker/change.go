@@ -70,21 +70,23 @@ func (l *Lease) changeable(from mode, what string) error {
 // in takes the lock for the owner of l in another mode, within the time of l.
 func (l *Lease) in(ctx context.Context, to mode, wait bool) (*Lease, error) {
 	m := l.mutex.as(to)
-	take := func(ctx context.Context) (*Lease, error) { return m.lockAs(ctx, l.Owner(), wait) }
 	op := "upgrade"
 	if to == modeRead {
 		op = "downgrade"
 	}
-	other, err := m.observed(ctx, op, take)
-	lost := l.Err()
-	if lost == nil || err != nil && !errors.Is(err, lost) {
-		return other, err
-	}
-	if other != nil {
-		// Somebody else may have been in between.
-		if err := other.Unlock(context.WithoutCancel(ctx)); err != nil {
-			return nil, fmt.Errorf("%w (and then: %w)", lost, err)
+	return m.observed(ctx, op, func(ctx context.Context) (*Lease, error) {
+		other, err := m.lockAs(ctx, l.Owner(), wait)
+		lost := l.Err()
+		if lost == nil || err != nil && !errors.Is(err, lost) {
+			return other, err
 		}
-	}
-	return nil, lost
+		// Observers are told of the loss, too: nobody has canceled the call.
+		if other != nil {
+			// Somebody else may have been in between.
+			if err := other.Unlock(context.WithoutCancel(ctx)); err != nil {
+				return nil, fmt.Errorf("%w (and then: %w)", lost, err)
+			}
+		}
+		return nil, lost
+	})
 }

@@ -265,6 +265,38 @@ func TestObserverIsToldOfChangesAndDetachment(t *testing.T) {
 	})
 }
 
+// An Upgrade that ends with the lease that it is made from was not canceled by anybody: it is
+// told as what it returns, and counts among the calls that fail.
+func TestObserverIsToldOfAnUpgradeWhoseReaderIsLost(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, f *fakeDeployment, reading *Lease){
+		"lost":     func(_ *testing.T, f *fakeDeployment, _ *Lease) { f.hang() },
+		"released": func(t *testing.T, _ *fakeDeployment, reading *Lease) { assert.NoError(t, reading.Unlock(t.Context())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+				reading, err := c.Mutex("k", ForReading()).Lock(t.Context())
+				require.NoError(t, err)
+				other, err := f.client(t).Mutex("k", ForReading()).Lock(t.Context())
+				require.NoError(t, err)
+				ended := make(chan error)
+				go func() {
+					_, err := reading.Upgrade(t.Context())
+					ended <- err
+				}()
+				synctest.Wait()
+				end(t, f, reading)
+				err = <-ended
+				e := s.locks[len(s.locks)-1]
+				assert.Equal(t, "upgrade", e.Op)
+				assert.Equal(t, err, e.Err)
+				assert.Equal(t, "absent", e.Outcome())
+				f.heal()
+				_ = other.Unlock(t.Context())
+			})
+		})
+	}
+}
+
 func TestObserverIsToldOfRenewals(t *testing.T) {
 	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
 		ttl := 10 * time.Second
