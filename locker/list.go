@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -104,7 +105,7 @@ func (l *listing) walk(ctx context.Context, link *link) error {
 func (l *listing) forgotten(ctx context.Context, link *link) error {
 	// An ACL that lets locks be taken lets these keys be named. There is no lock at any of them.
 	c := l.client.lookCall(inspectScript, []string{sidePrefix + "l", sidePrefix + "l"})
-	return l.request(ctx, func(ctx context.Context) error {
+	return l.ask(ctx, func(ctx context.Context) error {
 		v, err := link.run(ctx, c)
 		if a := readAnswer(v); err == nil && a.young != 0 {
 			l.client.quorum.missAt(link, a)
@@ -114,13 +115,23 @@ func (l *listing) forgotten(ctx context.Context, link *link) error {
 	})
 }
 
+// ask makes one request of the walk to one link. A node of a quorum is waited for as it is by
+// other calls, so that one that hangs does not use up the time of the others.
+func (l *listing) ask(ctx context.Context, make func(ctx context.Context) error) error {
+	within := l.client.cfg.lock.attemptTimeout
+	if q := l.client.quorum; q != nil {
+		within = min(within, q.cfg.NodeTimeout)
+	}
+	return l.request(ctx, within, make)
+}
+
 // request makes one request of the walk, bounded in time as other requests are.
-func (l *listing) request(ctx context.Context, make func(ctx context.Context) error) error {
+func (l *listing) request(ctx context.Context, within time.Duration, make func(ctx context.Context) error) error {
 	if err := l.client.enter(); err != nil {
 		return err
 	}
 	defer l.client.leave()
-	bounded, cancel := context.WithTimeout(ctx, l.client.cfg.lock.attemptTimeout)
+	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	err := make(bounded)
 	if err != nil && ctx.Err() != nil {
@@ -139,7 +150,7 @@ func cutOff(ctx context.Context, err error) error {
 // there, or one empty key where there is only one.
 func (l *listing) masters(ctx context.Context, link *link) ([]string, error) {
 	var slots driver.Value
-	err := l.request(ctx, func(ctx context.Context) (err error) {
+	err := l.ask(ctx, func(ctx context.Context) (err error) {
 		if _, err := link.get(ctx); err != nil {
 			return err
 		}
@@ -192,7 +203,7 @@ func masterKeys(slots driver.Value) ([]string, error) {
 func (l *listing) page(ctx context.Context, link *link, key, cursor string) (next string, names []string, err error) {
 	const count = "1000"
 	var v driver.Value
-	err = l.request(ctx, func(ctx context.Context) (err error) {
+	err = l.ask(ctx, func(ctx context.Context) (err error) {
 		if key == "" {
 			v, err = link.doAlone(ctx, driver.Command{Args: []string{"SCAN", cursor, "MATCH", l.pattern, "COUNT", count}})
 		} else {
@@ -231,7 +242,7 @@ func (l *listing) show(ctx context.Context, names []string) error {
 		calls[i] = l.client.inspectCall(&keys)
 	}
 	var results []driver.Result
-	err := l.request(ctx, func(ctx context.Context) error {
+	err := l.request(ctx, l.client.cfg.lock.attemptTimeout, func(ctx context.Context) error {
 		results = l.client.deployment.runBatch(ctx, calls)
 		return nil
 	})

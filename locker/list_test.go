@@ -184,3 +184,25 @@ func TestMasterKeys(t *testing.T) {
 		assert.Error(t, err)
 	}
 }
+
+// A node of a quorum that hangs is waited for as it is by other calls, and leaves the others time
+// to answer: that of a shell which completes names is two seconds.
+func TestListIsNotKeptByANodeThatHangs(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		must(t, c.Mutex("k"))
+		everywhere()
+		nodes[0].hang()
+		defer nodes[0].heal()
+		begun, names := time.Now(), []string{}
+		for found, err := range c.List(within(t, DefaultAttemptTimeout), "") {
+			require.NoError(t, err)
+			names = append(names, found.Name)
+		}
+		assert.Equal(t, []string{"k"}, names)
+		// Once by itself, and once where the name is looked at.
+		assert.LessOrEqual(t, time.Since(begun), 2*DefaultNodeTimeout)
+	})
+}
