@@ -21,7 +21,8 @@ known to be dead. One that is alive goes on as if it held the lock until its nex
 renewal, for a third of its TTL; only fencing tokens keep it from doing harm then.
 
 On a terminal it asks first, and then ends only what it has shown. Exit code 1 means that
-the answer was no, and 66 that nobody holds the lock, or none of those who were shown.`,
+the answer was no, and 66 that nobody holds the lock, or none of those who were shown. After 70 the
+lock may have been taken away, and may be another's: look before you try again.`,
 		Args:              exactly(1, "the name of a lock"),
 		ValidArgsFunction: t.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,6 +58,9 @@ the answer was no, and 66 that nobody holds the lock, or none of those who were 
 				return notHeld(name)
 			} else if errors.Is(err, locker.ErrTaken) {
 				return notTheirs(name, err)
+			} else if errors.Is(err, locker.ErrUnknown) {
+				// Not as where the server cannot be reached: something may have been done.
+				return &exitError{exitFailed, fmt.Errorf("%w; look who holds it before you try again", err)}
 			} else if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
@@ -203,6 +204,28 @@ func TestBreakSparesWhoGotTheLockWhileItAsked(t *testing.T) {
 	assert.Contains(t, out, "nothing was done")
 	assert.Contains(t, out, `held by somebody else now (by the next, for `)
 	assert.NoError(t, lease.Extend(t.Context(), locker.DefaultTTL))
+}
+
+// A server that executes what it was sent when it goes on has taken the lock away after all. A
+// script must not take that for "nothing was done", and break the lock of who has it by then.
+func TestBreakWithoutAnAnswerMayHaveBeenDone(t *testing.T) {
+	t.Parallel()
+	server := servertest.Single(t)
+	url := "redis://" + server.Addr
+	c := observer(t, url)
+	_, err := c.ForceRelease(t.Context(), "k")
+	require.ErrorIs(t, err, locker.ErrAbsent, "and the server knows the script, which is asked for once")
+	_, err = c.Mutex("k", locker.TTL(time.Hour), locker.NoRenewal()).Lock(t.Context())
+	require.NoError(t, err)
+	out, code := answered(t, url, "k", "y\n", server.Pause)
+	assert.Equal(t, exitFailed, code, out)
+	assert.Contains(t, out, "outcome unknown")
+	assert.Contains(t, out, "look who holds it before you try again")
+	server.Resume()
+	eventually(t, "the lock is taken away", func() bool {
+		s, err := c.Inspect(t.Context(), "k")
+		return err == nil && !s.Held()
+	})
 }
 
 func TestLsOfAClusterAndOfAQuorum(t *testing.T) {
