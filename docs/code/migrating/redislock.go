@@ -15,7 +15,7 @@ func Redislock(ctx context.Context, rl *redislock.Client, name string, work func
 		RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond),
 		Metadata:      "nightly import",
 	})
-	if err != nil { // redislock.ErrNotObtained
+	if err != nil { // context.DeadlineExceeded: after the TTL, if ctx has no deadline
 		return err
 	}
 	defer lock.Release(context.WithoutCancel(ctx))
@@ -26,5 +26,6 @@ func Redislock(ctx context.Context, rl *redislock.Client, name string, work func
 
 // NotRedislock is the same with golocker.
 func NotRedislock(ctx context.Context, client *locker.Client, name string, work func(ctx context.Context) error) error {
-	return client.Do(ctx, name, work, locker.TTL(30*time.Second), locker.Metadata("nightly import"))
+	return client.Do(ctx, name, work,
+		locker.TTL(30*time.Second), locker.WaitTimeout(30*time.Second), locker.Metadata("nightly import"))
 }
