@@ -164,6 +164,10 @@ func WaitTimeout(d time.Duration) Option {
 // AttemptTimeout bounds how long one request waits for the server's reply before
 // it counts as unanswered and is repeated. The default is [DefaultAttemptTimeout].
 // It never exceeds the time in which a reply would still be of use.
+//
+// Where a connection has to be made first, that is a part of it: on a line so slow that connecting,
+// with its handshakes, and the reply together take longer, most drivers get no answer at all.
+//
 // d must be at least one millisecond.
 func AttemptTimeout(d time.Duration) Option {
 	return lockOption(func(c *lockConfig) {
