@@ -100,7 +100,7 @@ Exit codes: the command's own, or
   127  the command was not found
   128+ and the number of the signal that ended the command`,
 		Example: `  lockctl run backup -- pg_dump -f /backup/db.sql db
-  lockctl run --nonblock cron:cleanup -- ./cleanup.sh     # once in the whole fleet
+  lockctl run --nonblock cron:cleanup -- ./cleanup.sh     # unless another host is at it
   lockctl run --wait 10s deploy -- make deploy
   lockctl run --read catalogue -- ./export.sh             # beside other readers`,
 		Args: func(cmd *cobra.Command, args []string) error {
