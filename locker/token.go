@@ -3,9 +3,10 @@ package locker
 import "strconv"
 
 // A Token is a fencing token: each later grant of a lock has a larger one. Send it
-// along with every write to the guarded resource, and let the resource refuse a
-// token smaller than the largest it has seen; then a holder that was paused past
-// its lease can do no harm. The zero Token means that the lock has none.
+// along with every write to the guarded resource, and with what is read to be written
+// anew, and let the resource refuse a token smaller than the largest it has seen; then
+// a holder that was paused past its lease can do no harm. The zero Token means that the
+// lock has none.
 //
 // On one deployment a token is the larger of the last token + 1 and the server's
 // time in microseconds. The last token is kept for a day (or two TTLs) after the

@@ -18,10 +18,10 @@ func SendReminders(ctx context.Context, client *locker.Client, send func(ctx con
 	return err
 }
 
-// A Store keeps balances. It refuses a write with a smaller token than that of the
-// last one.
+// A Store keeps balances. It refuses a token that is smaller than the largest that it was
+// shown, by who read a balance in order to write another, or by who wrote.
 type Store interface {
-	Balance(ctx context.Context, account string) (int, error)
+	Balance(ctx context.Context, account string, token locker.Token) (int, error)
 	SetBalance(ctx context.Context, account string, balance int, token locker.Token) error
 }
 
@@ -29,7 +29,7 @@ type Store interface {
 func Withdraw(ctx context.Context, client *locker.Client, store Store, account string, amount int) error {
 	return client.Do(ctx, "account:"+account, func(ctx context.Context) error {
 		lease, _ := locker.FromContext(ctx)
-		balance, err := store.Balance(ctx, account)
+		balance, err := store.Balance(ctx, account, lease.Token())
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (a *Accounts) lock(account string) *locker.Mutex {
 func (a *Accounts) Add(ctx context.Context, account string, amount int) error {
 	return a.lock(account).Do(ctx, func(ctx context.Context) error {
 		lease, _ := locker.FromContext(ctx)
-		balance, err := a.Store.Balance(ctx, account)
+		balance, err := a.Store.Balance(ctx, account, lease.Token())
 		if err != nil {
 			return err
 		}

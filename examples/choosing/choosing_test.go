@@ -31,20 +31,65 @@ type ledger struct {
 	last    locker.Token
 }
 
-func (l *ledger) Balance(context.Context, string) (int, error) {
+func (l *ledger) Balance(_ context.Context, _ string, token locker.Token) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.admit(token); err != nil {
+		return 0, err
+	}
 	return l.balance, nil
 }
 
 func (l *ledger) SetBalance(_ context.Context, _ string, balance int, token locker.Token) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if token == 0 || token < l.last {
-		return errors.New("out of date")
+	if err := l.admit(token); err != nil {
+		return err
 	}
-	l.balance, l.last = balance, token
+	l.balance = balance
 	return nil
+}
+
+var errOutdated = errors.New("out of date")
+
+func (l *ledger) admit(token locker.Token) error {
+	if token == 0 || token < l.last {
+		return errOutdated
+	}
+	l.last = token
+	return nil
+}
+
+// pausing is a ledger at which who has read is paused.
+type pausing struct {
+	*ledger
+	read func()
+}
+
+func (p pausing) Balance(ctx context.Context, account string, token locker.Token) (int, error) {
+	balance, err := p.ledger.Balance(ctx, account, token)
+	p.read()
+	return balance, err
+}
+
+// Who lost the lock and does not know it writes after its successor has read: were it let, the
+// successor would take that back.
+func TestALateWriteDoesNotSlipInBetweenReadingAndWriting(t *testing.T) {
+	c, store := newClient(t), &ledger{balance: 100}
+	first := make(chan error, 1)
+	goOn := make(chan struct{})
+	reads := make(chan struct{})
+	go func() {
+		first <- Withdraw(t.Context(), c, pausing{store, func() { close(reads); <-goOn }}, "7", 10)
+	}()
+	<-reads
+	_, err := c.ForceRelease(t.Context(), "account:7")
+	require.NoError(t, err)
+	require.NoError(t, Withdraw(t.Context(), c, pausing{store, func() {
+		close(goOn)
+		assert.ErrorIs(t, <-first, errOutdated)
+	}}, "7", 20))
+	assert.Equal(t, 80, store.balance)
 }
 
 func TestMutexes(t *testing.T) {

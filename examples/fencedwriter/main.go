@@ -1,5 +1,5 @@
-// Fencedwriter shows why a lock alone does not protect a database, and the one line of
-// SQL that does.
+// Fencedwriter shows why a lock alone does not protect a database, and the two lines of
+// SQL that do.
 //
 //	go run ./examples/fencedwriter
 //	go run ./examples/fencedwriter -driver rueidis -url redis://localhost:6379/0
@@ -12,12 +12,15 @@
 //
 // No lock service can prevent that, since nothing stands between the first's question and its
 // write. The database can: each lease of a lock that is [locker.Fenced] has a larger
-// token than all before it, the row keeps the token of the last writer, and
+// token than all before it, the row keeps the largest that it was shown, and
 //
+//	UPDATE accounts SET token = $1 WHERE id = $2 AND token <= $1 RETURNING balance
 //	UPDATE accounts SET balance = $1, token = $2 WHERE id = $3 AND token <= $2
 //
-// changes no row if a later holder has written. That is all; "no row" means that the lock
-// was lost. It is <= and not <, so that a holder can write several times.
+// change no row if a later holder has been there. That is all; "no row" means that the lock
+// was lost. It is <= and not <, so that a holder can write several times. The first is how a
+// holder reads what it is going to write anew: with a mere SELECT there, the first clerk could
+// write after the second has read, and it is the first's money that would be gone.
 //
 // Three rules go with it. Every write of what the lock protects carries the check. A new
 // row is inserted with the token of who inserts it; a deleted one leaves its token
@@ -62,15 +65,9 @@ func play(ctx context.Context, s *demo.Stage) error {
 	if _, err := db.ExecContext(ctx, schema); err != nil {
 		return err
 	}
-	for _, guard := range []struct {
-		name  string
-		write write
-	}{
-		{"without", writeUnguarded},
-		{"with", writeGuarded},
-	} {
-		s.Say("%s the guard:", guard.name)
-		a := account{db: db, id: guard.name + " the guard", write: guard.write}
+	for _, name := range []string{"without", "with"} {
+		s.Say("%s the guard:", name)
+		a := account{db: db, id: name + " the guard", guarded: name == "with"}
 		if err := a.open(ctx); err != nil {
 			return err
 		}
@@ -78,12 +75,12 @@ func play(ctx context.Context, s *demo.Stage) error {
 		if err != nil {
 			return err
 		}
-		balance, _, err := a.read(ctx)
+		balance, _, err := a.look(ctx)
 		if err != nil {
 			return err
 		}
 		s.Say("the balance is %d", balance)
-		if guard.name == "with" {
+		if a.guarded {
 			s.Promise(errors.Is(late, locker.ErrLost) && balance == 150, "the late write was refused, no money was lost: 100 + 50 = %d", balance)
 		}
 	}
@@ -109,7 +106,7 @@ func accident(ctx context.Context, s *demo.Stage, a account) (late, err error) {
 	if err != nil {
 		return nil, err
 	}
-	balance, _, err := a.read(ctx)
+	balance, err := a.read(ctx, lease.Token())
 	if err != nil {
 		return nil, err
 	}
@@ -117,18 +114,18 @@ func accident(ctx context.Context, s *demo.Stage, a account) (late, err error) {
 
 	err = second.Do(ctx, a.id, func(ctx context.Context) error {
 		lease, _ := locker.FromContext(ctx)
-		balance, _, err := a.read(ctx)
+		balance, err := a.read(ctx, lease.Token())
 		if err != nil {
 			return err
 		}
 		s.Say("  the second clerk has the lock, reads %d and writes %d", balance, balance+50)
-		return a.write(ctx, a, balance+50, lease.Token())
+		return a.write(ctx, balance+50, lease.Token())
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.Say("  the first clerk goes on and writes %d", balance+30)
-	if late = a.write(ctx, a, balance+30, lease.Token()); late != nil {
+	if late = a.write(ctx, balance+30, lease.Token()); late != nil {
 		s.Say("  it is told: %v", late)
 	}
 	// What it would have been told, had it asked once more.
