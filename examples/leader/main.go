@@ -13,6 +13,8 @@
 //     milliseconds.
 //   - A leader that crashes is replaced when its lease has run out: the TTL at most.
 //     A short TTL means a short gap, and more renewals.
+//   - While the server is away nobody is elected, and nobody gives up: a leader that has lost
+//     the lead by that, or could not hand it over, follows again.
 //   - A leader that is cut off is told by the context that [locker.Lease.Do] gives it before
 //     anybody else can be elected. All it does is done under that context, which ends as well
 //     when the process is told to stop.
@@ -107,11 +109,7 @@ func candidate(ctx context.Context, p *demo.Part) error {
 	defer client.Close()
 	election := client.Mutex("election")
 	for over := false; !over; {
-		lease, err := election.TryLock(ctx)
-		if locked, ok := errors.AsType[*locker.LockedError](err); ok {
-			p.Say("follows %s", locked.Holder.Label)
-			lease, err = election.Lock(ctx)
-		}
+		lease, err := follow(ctx, election, p.Say)
 		if err != nil {
 			return err
 		}
@@ -122,11 +120,28 @@ func candidate(ctx context.Context, p *demo.Part) error {
 		switch {
 		case errors.Is(err, locker.ErrLost):
 			p.Say("has lost the lead and stops at once")
+		case errors.Is(err, locker.ErrUnknown):
+			p.Say("does not know whether the others were told; its lease runs out if not")
 		case err != nil:
 			return err
 		}
 	}
 	return nil
+}
+
+// follow returns when the candidate is elected. It says whom it follows, if it can be told: an
+// outage at that moment is waited out like one while another leads.
+func follow(ctx context.Context, election *locker.Mutex, say func(format string, args ...any)) (*locker.Lease, error) {
+	lease, err := election.TryLock(ctx)
+	switch locked, ok := errors.AsType[*locker.LockedError](err); {
+	case ok:
+		say("follows %s", locked.Holder.Label)
+	case errors.Is(err, locker.ErrUnavailable):
+		say("cannot be told who leads")
+	default:
+		return lease, err
+	}
+	return election.Lock(ctx)
 }
 
 // lead leads for one term. It tells whether there are to be no more.

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/golocker/golocker/examples/internal/demotest"
+	"github.com/golocker/golocker/internal/servertest"
+	"github.com/golocker/golocker/locker"
 )
 
 func TestMain(m *testing.M) {
@@ -16,6 +21,27 @@ func TestMain(m *testing.M) {
 
 func TestLeader(t *testing.T) {
 	demotest.Run(t, program, "redigo", `follows`, `hands over`, `crashes`, `kept: +3 terms`)
+}
+
+// A leader that has lost the lead since the server is away asks at once who leads now.
+func TestACandidateWaitsForAServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	server := servertest.Single(t)
+	client, err := locker.Open("goredis", "redis://"+server.Addr, locker.AttemptTimeout(100*time.Millisecond), locker.Observe(locker.Observer{
+		LockEnd: func(_ context.Context, e locker.LockEnd) {
+			if e.Op == "try" && e.Outcome() == "unavailable" {
+				server.Resume()
+			}
+		},
+	}))
+	require.NoError(t, err)
+	defer client.Close()
+	election := client.Mutex("election")
+	require.NoError(t, election.Do(t.Context(), func(context.Context) error { return nil }))
+	server.Pause()
+	lease, err := follow(t.Context(), election, t.Logf)
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
 }
 
 // What looks at the journal must be able to find a violation.
