@@ -4,6 +4,7 @@ package operating
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"os"
 	"slices"
@@ -31,7 +32,7 @@ func Open(dsn, service string) (*locker.Client, error) {
 	}
 	client, err := locker.Open("goredis", dsn,
 		locker.Prefix("locks:"),
-		locker.Label(service+"@"+host),
+		locker.Label(fmt.Sprintf("%s@%s:%d", service, host, os.Getpid())),
 		locker.TTL(15*time.Second),
 	)
 	return client, err
