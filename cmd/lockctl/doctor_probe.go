@@ -35,6 +35,7 @@ func (t *tool) tryLocks(ctx context.Context, name string, timeout time.Duration,
 	if !slices.ContainsFunc(servers, func(f facts) bool { return f.down == nil }) {
 		return noLocks("not tried, as no server can be used"), nil
 	}
+	down := slices.ContainsFunc(servers, func(f facts) bool { return f.down != nil })
 	var findings []finding
 	for _, kind := range []struct {
 		name string
@@ -49,7 +50,7 @@ func (t *tool) tryLocks(ctx context.Context, name string, timeout time.Duration,
 		if p.silent() {
 			return noLocks(p.err.Error()), nil
 		}
-		findings = append(findings, p.assess(kind.name))
+		findings = append(findings, p.assess(kind.name, down))
 	}
 	return findings, nil
 }
@@ -89,10 +90,16 @@ func moved(err error) bool {
 	return ok && (reply.Code == "MOVED" || reply.Code == "ASK")
 }
 
-// assess says what came of it.
-func (p *probe) assess(kind string) finding {
+// assess says what came of it. down tells that a server of a quorum does not answer, which is a
+// finding of its own, and keeps who waits without any fault of the messages.
+func (p *probe) assess(kind string, down bool) finding {
 	f := finding{Check: kind, Level: fine, Found: "taken, waited for and passed on in " + roughly(p.took)}
 	if p.err == nil && p.took < lateWakeUp {
+		return f
+	}
+	if p.err == nil && down {
+		f.Level = note
+		f.Means = "A server that does not answer may be waited for, for --node-timeout, until the client knows it: see the servers above."
 		return f
 	}
 	if p.err == nil {

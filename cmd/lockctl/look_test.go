@@ -311,10 +311,18 @@ func TestDoctorFindsThatNobodyCanWait(t *testing.T) {
 
 // Without messages who waits gets the lock by asking, which takes longer than anything else.
 func TestDoctorFindsThatNobodyIsWokenUp(t *testing.T) {
-	late := (&probe{taken: true, took: lateWakeUp}).assess("mutex")
+	late := (&probe{taken: true, took: lateWakeUp}).assess("mutex", false)
 	assert.Equal(t, warning, late.Level)
 	assert.Contains(t, late.Means, "is not told in time")
-	assert.Equal(t, fine, (&probe{taken: true, took: lateWakeUp / 2}).assess("mutex").Level)
+	assert.Equal(t, fine, (&probe{taken: true, took: lateWakeUp / 2}).assess("mutex", false).Level)
+}
+
+// Nor are messages to blame where a node of a quorum hangs, for which who waits may have to wait.
+func TestDoctorBlamesNoMessagesForANodeThatHangs(t *testing.T) {
+	late := (&probe{taken: true, took: lateWakeUp}).assess("mutex", true)
+	assert.Equal(t, note, late.Level)
+	assert.NotContains(t, late.Means, "messages")
+	assert.Contains(t, late.Means, "see the servers above")
 }
 
 // An ACL is blamed for what it forbids, and for nothing else.
@@ -379,7 +387,7 @@ func TestDoctorOfAClusterThatDoesNotTellItsTLSPort(t *testing.T) {
 func TestDoctorKnowsANodeOfACluster(t *testing.T) {
 	p := probe{err: fmt.Errorf("%w: %w", locker.ErrUnavailable, driver.NewServerError("MOVED 1 10.0.0.1:6379"))}
 	assert.False(t, p.silent())
-	assert.Contains(t, p.assess("mutex").Means, "?mode=cluster")
+	assert.Contains(t, p.assess("mutex", false).Means, "?mode=cluster")
 }
 
 // A timeout that nothing can meet says nothing of a server.
