@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,8 @@ import (
 // Of two readers that want to upgrade the second gets [ErrDeadlock] at once, since
 // each would wait for the other. It has to unlock, and then to lock for writing; what
 // it has read may have changed by then. If this lease ends before the lock is had
-// for writing, so does Upgrade, and returns why. A lease that does not read under a
+// for writing, so does Upgrade, and returns why; also if the server has lost it and nobody has
+// noticed yet: it asks for that when it has the lock. A lease that does not read under a
 // read-write lock gives [ErrInvalid]. Its other errors are those of [Mutex.Lock].
 func (l *Lease) Upgrade(ctx context.Context) (*Lease, error) { return l.upgrade(ctx, true) }
 
@@ -36,9 +38,9 @@ func (l *Lease) upgrade(ctx context.Context, wait bool) (*Lease, error) {
 // Downgrade turns the lease from writing to reading without a gap in which another
 // writer could have the lock. The lease returned reads; this one is over, as after
 // Unlock. Readers who wait are let in. After an error this lease is as it was, unless
-// the error is [ErrLost]. A lease that does not hold a read-write lock for writing gives
-// [ErrInvalid], one that is over what [Lease.Err] says. The other errors are those of
-// [Mutex.TryLock].
+// the error is [ErrLost], as it is also where the server turns out to have lost the lease
+// before. A lease that does not hold a read-write lock for writing gives [ErrInvalid], one
+// that is over what [Lease.Err] says. The other errors are those of [Mutex.TryLock].
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if err := l.changeable(modeWrite, "downgrade"); err != nil {
 		return nil, err
@@ -55,8 +57,12 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	}()
 	// It was held until after the other one was, so that there was no gap. Should
 	// the server not answer now, the release goes on in the background.
-	_ = l.Unlock(ctx)
+	err = l.Unlock(ctx)
 	returns = true
+	if errors.Is(err, ErrNotHeld) && l.tenure.inForce() {
+		// It had not run out: the server has lost it, and others may have written since.
+		return nil, reading.discard(ctx, &LostError{Name: l.Name(), Reason: ErrAbsent})
+	}
 	return reading, nil
 }
 
@@ -77,16 +83,53 @@ func (l *Lease) in(ctx context.Context, to mode, wait bool) (*Lease, error) {
 	return m.observed(ctx, op, func(ctx context.Context) (*Lease, error) {
 		other, err := m.lockAs(ctx, l.Owner(), wait)
 		lost := l.Err()
+		if lost == nil && other != nil && (to == modeWrite || l.shared()) { // else its release will tell
+			lost = l.confirm(ctx, op, wait)
+		}
 		if lost == nil || err != nil && !errors.Is(err, lost) {
 			return other, err
 		}
 		// Observers are told of the loss, too: nobody has canceled the call.
 		if other != nil {
-			// Somebody else may have been in between.
-			if err := other.Unlock(context.WithoutCancel(ctx)); err != nil {
-				return nil, fmt.Errorf("%w (and then: %w)", lost, err)
-			}
+			return nil, other.discard(ctx, lost) // Somebody else may have been in between.
 		}
 		return nil, lost
 	})
+}
+
+// confirm asks the server whether the lease is still there, for who has just taken another one
+// that is to follow it without a gap. If the server has lost it, and nobody has noticed yet, others
+// may have had the lock meanwhile. A lease is never made anew, so that one that is there has
+// been there all the time. Who does not wait asks a few times only.
+func (l *Lease) confirm(ctx context.Context, op string, wait bool) error {
+	c := l.tenure.client
+	c.join()
+	defer c.leave()
+	for n := 0; ; n++ {
+		over, err := l.lengthen(ctx, MinTTL) // what a renewal does; it is longer already
+		switch {
+		case over != nil || err == nil:
+			return over
+		case errors.Is(err, ErrNotHeld):
+			return l.Err()
+		}
+		again := transient(err) && (wait || n < resends)
+		err = requestError(l.Name(), err)
+		if again {
+			if closed := c.sleep(ctx, retryPause(l.mutex.ttl)); errors.Is(closed, ErrClosed) {
+				again, err = false, closed
+			}
+		}
+		if !again || ctx.Err() != nil {
+			return cmp.Or(l.Err(), failed(fmt.Sprintf("%s %q", op, l.Name()), endedBeside(ctx, err)...))
+		}
+	}
+}
+
+// discard gives the lease up, as the one that it was to follow is lost.
+func (l *Lease) discard(ctx context.Context, lost error) error {
+	if err := l.Unlock(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("%w (and then: %w)", lost, err)
+	}
+	return lost
 }

@@ -68,7 +68,7 @@ func (l *Lease) apart(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, failed(fmt.Sprintf("detach %q", l.Name()), a.explain(ctx, err))
 	}
-	if err := l.Err(); err != nil {
+	if err := l.confirm(ctx, "detach", true); err != nil {
 		// Others may have had the lock before the request took it anew.
 		_ = lease.Unlock(context.WithoutCancel(ctx))
 		return nil, err

@@ -1,0 +1,133 @@
+package locker
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// Between the lease that was lost and the one that follows others may have changed all that it
+// protects, although the new one has the newest token: who changes its lease must be told.
+func TestLeaseThatWasLostUnnoticedIsNotChangedIntoAnother(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts   []Option
+		change func(t *testing.T, l *Lease) error
+	}{
+		"downgrade": {[]Option{ForWriting(), Fenced()}, func(t *testing.T, l *Lease) error {
+			_, err := l.Downgrade(t.Context())
+			return err
+		}},
+		"downgrade of a lease that was re-entered": {[]Option{ForWriting()}, func(t *testing.T, l *Lease) error {
+			must(t, l.mutex)
+			_, err := l.Downgrade(t.Context())
+			return err
+		}},
+		"upgrade": {[]Option{ForReading(), Fenced()}, func(t *testing.T, l *Lease) error {
+			_, err := l.Upgrade(t.Context())
+			return err
+		}},
+		"try to upgrade": {[]Option{ForReading()}, func(t *testing.T, l *Lease) error {
+			_, err := l.TryUpgrade(t.Context())
+			return err
+		}},
+		"detach": {[]Option{Reentrant()}, func(t *testing.T, l *Lease) error {
+			_, err := l.Detach(t.Context(), time.Minute)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", append(test.opts, As(NewOwner()))...)
+				lease := must(t, m)
+				if m.mode == modeReentrant {
+					must(t, m) // so that it is detached by itself
+				}
+				f.Del("k")
+				require.NoError(t, must(t, f.client(t).Mutex("k", test.opts...)).Unlock(t.Context()), "another one has been there")
+
+				assert.ErrorIs(t, test.change(t, lease), ErrLost)
+				assert.False(t, lease.Valid())
+				assert.False(t, f.Exists("k"), "nobody holds it")
+			})
+		})
+	}
+}
+
+// What asks whether the reader is still there may be answered late, or never.
+func TestUpgradeInAnOutageAfterTheLockWasHad(t *testing.T) {
+	outage := func(f *fakeDeployment) (confirmations *atomic.Int32) {
+		confirmations = new(atomic.Int32)
+		f.set(func() {
+			f.after = func(ctx context.Context, cmd driver.Command) error {
+				if cmd.Name() == "EVALSHA" && cmd.Args[1] == holdFamily.renew.sha {
+					confirmations.Add(1)
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return nil
+			}
+		})
+		return confirmations
+	}
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		reading := must(t, f.client(t).Mutex("k", ForReading(), TTL(time.Minute)))
+		outage(f)
+		begun := time.Now()
+		_, err := reading.TryUpgrade(t.Context())
+		assert.ErrorIs(t, err, ErrUnavailable)
+		assert.NotErrorIs(t, err, context.DeadlineExceeded)
+		assert.LessOrEqual(t, time.Since(begun), (1+resends)*(DefaultAttemptTimeout+time.Second), "it does not wait")
+		assert.True(t, reading.Valid())
+		f.heal()
+		must(t, f.client(t).Mutex("k", ForReading()))
+	})
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		reading := must(t, f.client(t).Mutex("k", ForReading(), TTL(time.Minute)))
+		confirmations := outage(f)
+		time.AfterFunc(10*time.Second, f.heal)
+		writing, err := reading.Upgrade(t.Context())
+		require.NoError(t, err)
+		assert.Greater(t, confirmations.Load(), int32(1+resends), "it waits for the server")
+		assert.True(t, writing.Valid())
+		assert.True(t, reading.Valid())
+	})
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		reading := must(t, f.client(t).Mutex("k", ForReading(), TTL(time.Minute)))
+		outage(f)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := reading.Upgrade(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, ErrUnavailable)
+		assert.True(t, reading.Valid())
+		f.heal()
+		must(t, f.client(t).Mutex("k", ForReading()))
+	})
+}
+
+// A writer that runs out because its release comes late has left no gap: the reader was there before.
+func TestDowngradeWhoseReleaseComesLate(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		writing := must(t, f.client(t).Mutex("k", ForWriting(), TTL(time.Second), ReadTTL(time.Minute)))
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if cmd.Name() == "EVALSHA" && cmd.Args[1] == holdFamily.release.sha {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return nil
+			}
+		})
+		time.AfterFunc(1500*time.Millisecond, f.heal)
+		reading, err := writing.Downgrade(t.Context())
+		require.NoError(t, err)
+		assert.True(t, reading.Valid())
+		assert.ErrorIs(t, writing.Unlock(t.Context()), ErrTaken, "the release has found it run out")
+	})
+}
