@@ -51,7 +51,7 @@ var mutexMutants = []lockMutant{
 		"WakeUp/Expiry", "Mutex/TryLocked"),
 	luaMutant("acquire tells no holder", "acquire", "string.sub(value, 1, 8192), seq", "'', seq",
 		"Mutex/TryLocked", "Mutex/WaitErrorBoth"),
-	luaMutant("acquire deletes what it does not know", "acquire", "return {-3}", "redis.call('DEL', KEYS[1]) return {-3}",
+	luaMutant("acquire deletes what it does not know", "acquire", "return write_nothing(KEYS[4]) or {-3}", "redis.call('DEL', KEYS[1]) return {-3}",
 		"Mutex/ForeignValue"),
 	luaMutant("queue has no TTL", "acquire", "outlast(queue, life)", "nil",
 		"TTL/EveryKey"),

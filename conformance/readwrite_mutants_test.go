@@ -22,7 +22,7 @@ var readWriteMutants = []lockMutant{
 		"ReadWrite/WriteReleasedWhileReading"),
 	luaMutant("who upgrades waits behind other writers", "hold", "tail = ARGV[4]}, upgrade)", "tail = ARGV[4]}, false)",
 		"ReadWrite/Upgrade"),
-	luaMutant("two readers wait for each other", "hold", "return answer(-4)", "return answer(0, '')",
+	luaMutant("two readers wait for each other", "hold", "return write_nothing(KEYS[4]) or answer(-4)", "return answer(0, '')",
 		"ReadWrite/TwoUpgraders"),
 	luaMutant("the mode of a lease taken up is not asked", "hold_attach", "elseif h.mode ~= ARGV[3] then", "elseif false then",
 		"ReadWrite/DetachAttach"),

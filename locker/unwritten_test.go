@@ -179,3 +179,76 @@ func TestLastTokenIsKeptForTheLongestLeaseThatLives(t *testing.T) {
 		})
 	}
 }
+
+// Nor that the lock cannot be had at all: a reader that waited to write, or what others had put at
+// the key, may be gone at the master, and whoever wants the lock would give up.
+func TestServerThatTakesNoWritesDoesNotSayThatWaitingIsInVain(t *testing.T) {
+	for name, test := range map[string]struct {
+		stand func(t *testing.T, f *fakeDeployment)
+		ask   func(t *testing.T, f *fakeDeployment) (call func() error)
+		says  error // while the server is a master
+	}{
+		"another reader waits to write": {
+			func(t *testing.T, f *fakeDeployment) {
+				c, owner := f.client(t), NewOwner()
+				must(t, c.Mutex("k", ForReading(), As(owner)))
+				m := c.Mutex("k", ForWriting())
+				r := &request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: owner.name, tail: m.tail, ttl: m.ttl}
+				_, _, err := c.store.acquire(t.Context(), r, place{reservation: newID(), life: time.Minute})
+				require.ErrorIs(t, err, ErrLocked)
+			},
+			func(t *testing.T, f *fakeDeployment) func() error {
+				reading := must(t, f.client(t).Mutex("k", ForReading()))
+				return func() error { _, err := reading.TryUpgrade(t.Context()); return err }
+			},
+			ErrDeadlock,
+		},
+		"a reentrant lock, of a mutex": {
+			func(t *testing.T, f *fakeDeployment) { must(t, f.client(t).Mutex("k", Reentrant())) },
+			func(t *testing.T, f *fakeDeployment) func() error { return tries(t, f.client(t).Mutex("k")) },
+			ErrForeign,
+		},
+		"a mutex, of a reader": {
+			func(t *testing.T, f *fakeDeployment) { must(t, f.client(t).Mutex("k")) },
+			func(t *testing.T, f *fakeDeployment) func() error {
+				return tries(t, f.client(t).Mutex("k", ForReading()))
+			},
+			ErrForeign,
+		},
+		"a foreign string, of a mutex": {
+			func(t *testing.T, f *fakeDeployment) { f.do(t, "SET", "k", "theirs") },
+			func(t *testing.T, f *fakeDeployment) func() error { return tries(t, f.client(t).Mutex("k", Fenced())) },
+			ErrForeign,
+		},
+		"a foreign list, of a forced release": {
+			func(t *testing.T, f *fakeDeployment) { f.do(t, "RPUSH", "k", "theirs") },
+			func(t *testing.T, f *fakeDeployment) func() error {
+				c := f.client(t)
+				return func() error { _, err := c.ForceRelease(t.Context(), "k"); return err }
+			},
+			ErrForeign,
+		},
+		"a foreign list, of a taking up": {
+			func(t *testing.T, f *fakeDeployment) { f.do(t, "RPUSH", "k", "theirs") },
+			func(t *testing.T, f *fakeDeployment) func() error {
+				m := f.client(t).Mutex("k")
+				return func() error { _, err := m.Attach(t.Context(), newID()); return err }
+			},
+			ErrForeign,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fakeDeployment{dial: startRedis(t)}
+			call := test.ask(t, f)
+			test.stand(t, f)
+			require.ErrorIs(t, call(), test.says)
+			f.do(t, "REPLICAOF", "127.0.0.1", "1")
+			defer f.do(t, "REPLICAOF", "NO", "ONE")
+			require.ErrorIs(t, call(), ErrUnavailable)
+		})
+	}
+}
+
+func tries(t *testing.T, m *Mutex) func() error {
+	return func() error { _, err := m.TryLock(t.Context()); return err }
+}

@@ -22,7 +22,7 @@ local value = read(KEYS[1])
 if failed(value) then
   return value
 elseif value == 0 then
-  local reply = foreign(KEYS[1])
+  local reply = foreign(KEYS[1], KEYS[4])
   if reply then
     return reply
   end
@@ -95,7 +95,7 @@ local left, healed = redis.call('PTTL', KEYS[1]), 0
 if left == -1 then
   local _, _, lease = parse(value)
   if not lease then
-    return {-3}
+    return write_nothing(KEYS[4]) or {-3}
   end
   -- Ours, and somebody took its TTL away. The holder may be alive: it gets the
   -- whole of its lease once more, in which it can renew.

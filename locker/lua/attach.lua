@@ -16,7 +16,7 @@ if failed(value) then
   return value
 end
 if value == 0 then
-  local reply = foreign(KEYS[1])
+  local reply = foreign(KEYS[1], KEYS[4])
   if reply then
     return reply
   end

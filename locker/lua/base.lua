@@ -183,14 +183,15 @@ local function kind_at(key)
   return kind
 end
 
--- The reply where that is so. It returns nothing if that was a lock with owners whose holds
--- have all run out: its key lives on until the longest that it ever had would have ended,
+-- The reply where that is so, or an error if the server takes no writes, for which a key beside
+-- it is asked: it is not ours to write to. It returns nothing if that was a lock with owners whose
+-- holds have all run out: its key lives on until the longest that it ever had would have ended,
 -- and is deleted here.
-local function foreign(key)
+local function foreign(key, beside)
   local kind = kind_at(key)
   local reply = {-2, kind, redis.call('PTTL', key)}
   if kind ~= 'reentrant lock' and kind ~= 'read-write lock' then
-    return reply
+    return write_nothing(beside) or reply
   end
   local cursor, now = '0', now_us() / 1000
   repeat
@@ -199,7 +200,7 @@ local function foreign(key)
     for i = 1, #page[2], 2 do
       local expires = tonumber(string.match(page[2][i + 1], '^%a|(%d+)|') or now + 1)
       if #page[2][i] == 32 and expires > now then
-        return reply
+        return write_nothing(beside) or reply
       end
     end
   until cursor == '0'

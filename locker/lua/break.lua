@@ -44,14 +44,14 @@ local function break_it()
     value = redis.call('GET', KEYS[1])
     local id = parse(value)
     if not id then
-      return {-2, kind, left}
+      return write_nothing(KEYS[3]) or {-2, kind, left}
     elseif not meant(id) then
       return write_nothing(KEYS[3]) or {-1, value, left, now}
     end
     ended = value
   else
     if kind_at(KEYS[1]) == kind then
-      return {-2, kind, left}
+      return write_nothing(KEYS[3]) or {-2, kind, left}
     end
     value = redis.call('HGETALL', KEYS[1])
     if ARGV[1] == '*' then

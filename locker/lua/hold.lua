@@ -20,7 +20,7 @@
 local id, mode, owner, ttl, reservation = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), ARGV[7]
 local trusted, ordered, alone = ARGV[10] == '1', not ARGV[12], ARGV[11] == '-'
 
-local refused = refusal(KEYS[1], mode)
+local refused = refusal(KEYS[1], mode, KEYS[4])
 if refused then
   return refused
 end
@@ -131,7 +131,7 @@ end
 
 local upgrade = mode == 'w' and blocked and own and own.mode == 'r'
 if upgrade and reader_waits_to_write() then
-  return answer(-4)
+  return write_nothing(KEYS[4]) or answer(-4)
 end
 
 local seq, denial = '', nil
@@ -148,7 +148,7 @@ end
 if ordered and (queued or not blocked) then
   local first = pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted, id)
   -- That may have made it a lock of another kind.
-  reply = mine() or refusal(KEYS[1], mode)
+  reply = mine() or refusal(KEYS[1], mode, KEYS[4])
   if reply then
     return reply
   end

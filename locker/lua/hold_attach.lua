@@ -13,7 +13,7 @@
 --      else's, or this taking up was given up · {-1, mode} the hold is of another mode ·
 --      {-2, what, pttl} another kind of value · {-5, ms, marker} the node, which would draw
 --      a token, does not take part yet
-local refused = refusal(KEYS[1], ARGV[3])
+local refused = refusal(KEYS[1], ARGV[3], KEYS[4])
 if refused then
   return refused
 end

@@ -27,12 +27,12 @@ end
 
 -- Returns what keeps the key from being a lock of this mode: an error, or a reply. A lock of
 -- another kind that nobody holds any more does not.
-local function refusal(key, mode)
+local function refusal(key, mode, beside)
   local kind = kind_of(key)
   if failed(kind) then
     return kind
   elseif kind and kind ~= kinds[mode] then
-    return foreign(key)
+    return foreign(key, beside)
   end
 end
 
@@ -197,12 +197,12 @@ local function pass_on(record, fence, queue, entries, trusted, me)
     local mode = string.lower(e.mode)
     if not kinds[mode] then
       -- Of another kind: it has its turn when the key is free.
-      if redis.call('EXISTS', record) == 1 and foreign(record) then
+      if redis.call('EXISTS', record) == 1 and foreign(record, entries) then
         return false
       end
       return nil
     end
-    if refusal(record, mode) or look(record, now, mode, e.owner) then
+    if refusal(record, mode, entries) or look(record, now, mode, e.owner) then
       return false
     end
     return e.mode == mode or nil
