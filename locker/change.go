@@ -49,16 +49,9 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	returns := false
-	defer func() { // where the driver or an observer panics, and somebody recovers
-		if !returns {
-			reading.giveBack()
-		}
-	}()
 	// It was held until after the other one was, so that there was no gap. Should
 	// the server not answer now, the release goes on in the background.
-	err = l.Unlock(ctx)
-	returns = true
+	err = reading.unlessItPanics(func() error { return l.Unlock(ctx) })
 	if errors.Is(err, ErrNotHeld) && l.tenure.inForce() {
 		// It had not run out: the server has lost it, and others may have written since.
 		return nil, reading.discard(ctx, &LostError{Name: l.Name(), Reason: ErrAbsent})
@@ -84,7 +77,7 @@ func (l *Lease) in(ctx context.Context, to mode, wait bool) (*Lease, error) {
 		other, err := m.lockAs(ctx, l.Owner(), wait)
 		lost := l.Err()
 		if lost == nil && other != nil && (to == modeWrite || l.shared()) { // else its release will tell
-			lost = l.confirm(ctx, op, wait)
+			lost = other.unlessItPanics(func() error { return l.confirm(ctx, op, wait) })
 		}
 		if lost == nil || err != nil && !errors.Is(err, lost) {
 			return other, err
@@ -124,6 +117,20 @@ func (l *Lease) confirm(ctx context.Context, op string, wait bool) error {
 			return cmp.Or(l.Err(), failed(fmt.Sprintf("%s %q", op, l.Name()), endedBeside(ctx, err)...))
 		}
 	}
+}
+
+// unlessItPanics does what is left to do before l, which has just been taken, is returned. If the
+// driver or an observer panics there, and somebody recovers, l would never be given up.
+func (l *Lease) unlessItPanics(do func() error) error {
+	returns := false
+	defer func() {
+		if !returns {
+			l.giveBack()
+		}
+	}()
+	err := do()
+	returns = true
+	return err
 }
 
 // discard gives the lease up, as the one that it was to follow is lost.

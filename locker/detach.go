@@ -40,7 +40,11 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err e
 	if err != nil {
 		return "", err
 	}
-	if id, err = own.Detach(ctx, ttl); err != nil {
+	err = own.unlessItPanics(func() (err error) {
+		id, err = own.Detach(ctx, ttl)
+		return err
+	})
+	if err != nil {
 		if left := own.Unlock(context.WithoutCancel(ctx)); left != nil {
 			return "", fmt.Errorf("%w (and then: %w)", err, left)
 		}
@@ -68,7 +72,7 @@ func (l *Lease) apart(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, failed(fmt.Sprintf("detach %q", l.Name()), a.explain(ctx, err))
 	}
-	if err := l.confirm(ctx, "detach", true); err != nil {
+	if err := lease.unlessItPanics(func() error { return l.confirm(ctx, "detach", true) }); err != nil {
 		// Others may have had the lock before the request took it anew.
 		_ = lease.Unlock(context.WithoutCancel(ctx))
 		return nil, err

@@ -131,3 +131,45 @@ func TestDowngradeWhoseReleaseComesLate(t *testing.T) {
 		assert.ErrorIs(t, writing.Unlock(t.Context()), ErrTaken, "the release has found it run out")
 	})
 }
+
+// The lease that was taken has not been returned then, and nobody would ever give it up.
+func TestChangeOfALeaseInWhichTheDriverPanicsHoldsNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts     []Option
+		renewals int // of which the last one panics
+		change   func(l *Lease) error
+	}{
+		"upgrade": {[]Option{ForReading()}, 1, func(l *Lease) error { _, err := l.Upgrade(context.Background()); return err }},
+		"detach, before it is known that nobody was in between": {[]Option{Reentrant()}, 1, detachForAMinute},
+		"detach": {[]Option{Reentrant()}, 2, detachForAMinute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", append(test.opts, As(NewOwner()))...)
+				lease := must(t, m)
+				again := must(t, m) // so that it is detached by itself
+				f.set(func() {
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if cmd.Args[1] == holdFamily.renew.sha {
+							if test.renewals--; test.renewals == 0 {
+								panic("in the driver")
+							}
+						}
+						return nil
+					}
+				})
+				assert.PanicsWithValue(t, "in the driver", func() { _ = test.change(lease) })
+				f.heal()
+				require.NoError(t, lease.Unlock(t.Context()))
+				require.NoError(t, again.Unlock(t.Context()))
+				time.Sleep(errandPause)
+				assert.False(t, f.Exists("k"))
+			})
+		})
+	}
+}
+
+func detachForAMinute(l *Lease) error {
+	_, err := l.Detach(context.Background(), time.Minute)
+	return err
+}
