@@ -19,11 +19,12 @@ type attempt struct {
 	req      request
 	attachID string // the detached lease to take up, if that is what it is about
 	begun    time.Time
-	apart    bool   // its lease is not to be re-entered
-	outer    string // the hold that it re-enters, if it is known
-	brief    bool   // the first try need not say who holds the lock: another follows
-	more     bool   // another try follows that may do better
-	line     *line  // for which it asks; nil if for its caller alone
+	apart    bool    // its lease is not to be re-entered
+	outer    string  // the hold that it re-enters, if it is known
+	within   *tenure // the same, of a call that has found it here
+	brief    bool    // the first try need not say who holds the lock: another follows
+	more     bool    // another try follows that may do better
+	line     *line   // for which it asks; nil if for its caller alone
 
 	asked    bool  // a request was made
 	scripted bool  // one that can be remembered as given up
@@ -69,10 +70,30 @@ func (a *attempt) reenter() (*Lease, bool) {
 	}
 	lease, ok := t.join(a.mutex)
 	if !ok {
-		a.outer = t.id
+		a.outer, a.within = t.id, t
 	}
 	a.granted = ok
 	return lease, ok
+}
+
+// outerLost returns why the lease is over that the owner has re-entered by lease, if that shows by
+// its token: the server gives what is taken within a hold the token of that, and a larger one where it
+// has lost the hold. Others may have written since, and no store would refuse the larger one.
+func (a *attempt) outerLost(lease *Lease) error {
+	t := a.within
+	if t == nil || t.token == 0 || !a.req.fenced || a.req.mode == modeRead || a.client.quorum != nil || lease.token == t.token {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.check(suspended.now())
+	outer := t.held
+	if outer == nil {
+		return nil // It has been given up, or had run out, as is known.
+	}
+	t.lose(ErrAbsent)
+	t.plan()
+	return outer.cause
 }
 
 // end leaves nothing behind on the server.

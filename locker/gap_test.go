@@ -59,6 +59,36 @@ func TestLeaseThatWasLostUnnoticedIsNotChangedIntoAnother(t *testing.T) {
 	}
 }
 
+// A re-entry has the token of the outer lease, so that a store refuses what is written after that is
+// lost. One that asks the server would have a larger one, by which a store would take it.
+func TestReentryIntoALeaseThatWasLostUnnoticedIsNoNewLease(t *testing.T) {
+	for name, opts := range map[string][]Option{"reentrant": {Reentrant(), Fenced()}, "writing": {ForWriting(), Fenced()}} {
+		for how, take := range map[string]func(*Mutex, context.Context) (*Lease, error){"lock": (*Mutex).Lock, "try": (*Mutex).TryLock} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					c := f.client(t)
+					outer := must(t, c.Mutex("k", opts...))
+					within := c.Mutex("k", append(opts, TTL(time.Hour))...) // more than is left of the outer one
+					inner, err := take(within, outer.Context())
+					require.NoError(t, err)
+					require.Equal(t, outer.Token(), inner.Token())
+					require.NoError(t, inner.Unlock(t.Context()))
+
+					f.Del("k")
+					require.NoError(t, must(t, f.client(t).Mutex("k", opts...)).Unlock(t.Context()), "another one has been there")
+					_, err = take(within, outer.Context())
+					assert.ErrorIs(t, err, ErrLost)
+					assert.ErrorIs(t, context.Cause(outer.Context()), ErrAbsent)
+					assert.ErrorIs(t, outer.Unlock(t.Context()), ErrAbsent)
+					assert.False(t, f.Exists("k"), "nobody holds it")
+					again := must(t, within)
+					require.NoError(t, again.Unlock(t.Context()))
+				})
+			})
+		}
+	}
+}
+
 // What asks whether the reader is still there may be answered late, or never.
 func TestUpgradeInAnOutageAfterTheLockWasHad(t *testing.T) {
 	outage := func(f *fakeDeployment) (confirmations *atomic.Int32) {

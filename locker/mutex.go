@@ -126,6 +126,9 @@ func (m *Mutex) Name() string { return m.name }
 //     so that a wrong address shows; an outage later is waited out, and so is at any
 //     time a server that answers that it cannot serve now (LOADING, or READONLY of
 //     a replica, which may be promoted);
+//   - [ErrLost] where the owner has the lock already, for all that is known here, and the server,
+//     which had to be asked, turns out to have lost that lease of a [Fenced] lock: others may
+//     have written since, and that lease is over, too;
 //   - at once what waiting cannot mend: [ErrDeadlock], [ErrForeign], [ErrInvalid],
 //     [ErrClosed], [ErrPermission], a [*driver.ServerError] such as OOM.
 //
@@ -225,13 +228,22 @@ func (m *Mutex) lockAs(ctx context.Context, owner Owner, wait bool) (*Lease, err
 	if lease, ok := a.reenter(); ok {
 		return lease, nil
 	}
-	if !wait {
-		lease, err := a.try(ctx, time.Time{})
-		return lease, a.explain(ctx, err)
+	var lease *Lease
+	if wait {
+		bounded, cancel := m.boundWait(ctx)
+		defer cancel()
+		lease, err = a.wait(bounded)
+	} else {
+		lease, err = a.try(ctx, time.Time{})
+		err = a.explain(ctx, err)
 	}
-	ctx, cancel := m.boundWait(ctx)
-	defer cancel()
-	return a.wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if lost := a.outerLost(lease); lost != nil {
+		return nil, lease.discard(ctx, lost)
+	}
+	return lease, nil
 }
 
 // boundWait applies the [WaitTimeout].

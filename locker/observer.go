@@ -110,7 +110,7 @@ func (e LockEnd) Contended() bool {
 //   - "closed", "invalid", "deadlock", "foreign": the error of that name;
 //   - "crowded": as ErrTooManyWaiters;
 //   - "canceled": the context has ended otherwise than by its deadline;
-//   - "absent": there was no lease to attach to, or the lease to change was lost;
+//   - "absent": there was no lease to attach to, or the lease to change, or to re-enter, was lost;
 //   - "unavailable": as ErrUnavailable, also where the call has ended by its deadline;
 //   - "timeout": the WaitTimeout or the context's deadline has passed, and for all that is
 //     known it was others who had the lock;
