@@ -94,6 +94,8 @@ func TestParseDSNErrors(t *testing.T) {
 		{"redis://hunter2@h", "no password before the @"},
 		{"redis://hunter2:@h", "no password before the @"},
 		{"redis://@h", "no password before the @"},
+		{"redis://bob:hunter2@h1:1,bob:hunter2@h2:2?mode=cluster", "once, before the first host"},
+		{"redis://bob:hunter2@h1,:hunter2@h2?mode=sentinel&master=m", "once, before the first host"},
 
 		{"redis://", "host 1: it is missing"},
 		{"redis:///3", "host 1: it is missing"},
