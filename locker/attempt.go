@@ -373,6 +373,7 @@ func (a *attempt) take(g grant) (*Lease, bool) {
 	if a.client.quorum != nil && a.queued {
 		g.reservation = a.slot.reservation
 	}
+	g.may = a.taken.may()
 	lease := newLease(a.mutex, g)
 	if a.met {
 		lease.route = queued

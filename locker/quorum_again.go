@@ -62,8 +62,9 @@ func (r *rest) hears(round *round, nodes, doubtful nodeSet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.heeded |= nodes &^ doubtful
-	refused, owed, lost := round.tells(r)
+	refused, unsent, owed, lost := round.tells(r)
 	r.refusedBy(refused & r.heeded)
+	r.may &^= unsent & nodes
 	r.owed |= owed & nodes
 	r.lost |= lost & nodes
 }
@@ -75,6 +76,9 @@ func (r *rest) hear(place int, answer driver.Result, open bool) {
 	switch {
 	case !open:
 		r.owed &^= only(place)
+		if unreached(answer) {
+			r.may &^= only(place)
+		}
 	case r.owed.has(place):
 		r.lost.add(place)
 	}
@@ -158,7 +162,7 @@ func (r *rest) askAgain(now time.Time, left time.Duration) {
 	a.tries++
 	r.heeded |= nodes
 	a.nodes = r.quorum.put(r.call.arming(left), nodes, r)
-	r.owed |= nodes &^ a.nodes
+	r.asked(nodes &^ a.nodes)
 	r.settle()
 }
 

@@ -26,6 +26,7 @@ type bid struct {
 	over  *call   // what ends the lease or the attempt, if late
 	ended bool    // that has been answered, as far as anybody counts the answers
 	again nodeSet // those to which it is put once more then
+	lost  nodeSet // have not answered SET in their time, and are told
 }
 
 // isLate may be called on nil, as end and settled may.
@@ -49,6 +50,9 @@ func (b *bid) answer(n *node, set driver.Result) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if noAnswer(set) {
+		b.lost.add(n.place)
+	}
 	switch {
 	case b.over == nil && !noAnswer(set): // what ends it comes later
 	case !b.ended:
@@ -58,6 +62,16 @@ func (b *bid) answer(n *node, set driver.Result) {
 	default:
 		n.owe(*b.over, b.life)
 	}
+}
+
+// owes tells that the node is told what ends the lease for want of an answer to SET. It may be called on nil.
+func (b *bid) owes(place int) bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lost.has(place)
 }
 
 // settled is told that what ends the lease, or the attempt, has been answered, or nobody waits for

@@ -42,7 +42,7 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 	if c.err != nil {
 		return 0, nil, c.scripted, c.err
 	}
-	left = q.rest(c.full, c.got, taken.bid, c.doubtful)
+	left = q.rest(c.full, c.got, taken, c.doubtful)
 	if !r.fenced || r.mode == modeRead {
 		return 0, left, c.scripted, nil
 	}

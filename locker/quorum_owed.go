@@ -18,8 +18,11 @@ func noAnswer(r driver.Result) bool {
 // leavesOpen is noAnswer of one that may be doing still what it was asked before, if it is doubtful: that it could not be
 // reached this time tells nothing of that.
 func leavesOpen(r driver.Result, doubtful bool) bool {
-	unsent := r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeNotSent
-	return noAnswer(r) || unsent && doubtful
+	return noAnswer(r) || unreached(r) && doubtful
+}
+
+func unreached(r driver.Result) bool {
+	return r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeNotSent
 }
 
 // owes tells, for the release, that some script may be executed long after it. If nothing can be told later, as the client

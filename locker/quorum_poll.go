@@ -47,6 +47,9 @@ func (q *quorum) runBatch(ctx context.Context, calls []call) []driver.Result {
 	})
 	for i, r := range results {
 		if r.Value != nil || r.Err != nil {
+			if r.Err == nil { // else it is repeated
+				q.missed(calls[i], ballots[i])
+			}
 			continue
 		}
 		// ctx has ended. What the others have said may do.

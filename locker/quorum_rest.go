@@ -26,6 +26,7 @@ type rest struct {
 	again  *returning // nil if no node has refused
 	nodes  nodeSet    // not asked; never changed
 	heeded nodeSet    // have nothing of the lock if they refuse
+	may    nodeSet    // may have given the lock
 	owed   nodeSet    // were asked by a script, and have not answered
 	lost   nodeSet    // of these, have had their time
 	warned nodeSet    // of these, are told to remember for long that the lease is over, see due
@@ -139,8 +140,11 @@ func (r *rest) ask() {
 	defer r.quorum.wg.Done()
 	r.done = true
 	r.heeded |= r.nodes
-	r.owed |= r.nodes &^ r.quorum.put(r.call, r.nodes, r)
+	r.asked(r.nodes &^ r.quorum.put(r.call, r.nodes, r))
 }
+
+// asked notes nodes that were asked for the lock. It needs mu.
+func (r *rest) asked(nodes nodeSet) { r.owed, r.may = r.owed|nodes, r.may|nodes }
 
 // tell puts c to the nodes. Nobody waits for the answers. It is for who has entered the quorum.
 func (q *quorum) tell(c call, nodes nodeSet) { q.put(c, nodes, nil) }

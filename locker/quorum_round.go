@@ -22,10 +22,12 @@ type round struct {
 	show     func(node int, answers []driver.Result) (decided bool)
 	begun    int // so many of order were asked, or passed over
 	over     bool
+	decided  bool // by the answers
 	asked    nodeSet
 	answered nodeSet
 	owed     nodeSet // of bid, when it was decided
 	refused  nodeSet // have said since that others have the lock
+	unsent   nodeSet // have not been reached, and have nothing
 	lost     nodeSet // were asked, and have not answered in time since, or not what they were asked before
 	rest     *rest   // is told of that; nil if there is no lease yet, or none that wants to know
 }
@@ -74,9 +76,17 @@ func (r *round) hear(place int, answers []driver.Result) {
 		r.refused.add(place)
 	case late && open:
 		r.lost.add(place)
+	case late && unreached(answers[0]):
+		r.unsent.add(place)
 	}
 	owed, last, rest := r.owed.has(place), r.owed&^r.answered == 0, r.rest
+	decided := late && r.decided
 	r.mu.Unlock()
+	if decided {
+		for i, c := range r.in.calls {
+			r.quorum.nodes[place].missed(c, answers[i])
+		}
+	}
 	if late && rest != nil {
 		rest.hear(place, answers[0], open)
 	}
@@ -91,14 +101,14 @@ func (r *round) hear(place int, answers []driver.Result) {
 }
 
 // tells has rest told what nodes answer from now on, and returns those that have said since it was
-// decided that others have the lock, those that have not answered a script, and of these the ones that
+// decided that others have the lock, those that could not be reached, those that have not answered a script, and of these the ones that
 // had their time.
-func (r *round) tells(rest *rest) (refused, owed, lost nodeSet) {
+func (r *round) tells(rest *rest) (refused, unsent, owed, lost nodeSet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rest = rest
 	owed = r.asked &^ r.owed &^ (r.answered &^ r.lost)
-	return r.refused, owed, r.lost & owed
+	return r.refused, r.unsent, owed, r.lost & owed
 }
 
 // note needs mu, as do all below but end and unheard.
@@ -108,6 +118,7 @@ func (r *round) note(place int, answers []driver.Result) {
 		return
 	}
 	decided := r.show(place, answers)
+	r.decided = decided
 	if !decided && (answers[0].Err != nil || r.answered == r.asked) {
 		r.ask(len(r.quorum.nodes), r.in)
 	}

@@ -39,8 +39,9 @@ func (q *quorum) offer() []string {
 
 // rest is what is left to be asked for the lock that a majority has given. The doubtful nodes may
 // have had it before.
-func (q *quorum) rest(c call, got tally, bid *bid, doubtful nodeSet) *rest {
+func (q *quorum) rest(c call, got tally, taken *taken, doubtful nodeSet) *rest {
 	var refused nodeSet
+	bid := taken.bid
 	open, lost := got.ballot.unanswered()
 	for i, v := range got.ballot {
 		switch {
@@ -57,7 +58,7 @@ func (q *quorum) rest(c call, got tally, bid *bid, doubtful nodeSet) *rest {
 	if bid == nil && got.unasked|refused&^doubtful|open|lost == 0 {
 		return nil
 	}
-	left := &rest{quorum: q, call: c, bid: bid, nodes: got.unasked, done: got.unasked == 0, owed: lost, lost: lost}
+	left := &rest{quorum: q, call: c, bid: bid, nodes: got.unasked, done: got.unasked == 0, may: taken.may(), owed: lost, lost: lost}
 	left.refusedBy(refused &^ doubtful)
 	left.hears(got.round, open, doubtful)
 	return left
@@ -171,7 +172,7 @@ func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, tak
 		return 0, "", nil, err
 	}
 	open, lost := got.ballot.unanswered()
-	left = &rest{quorum: q, done: true, owed: lost, lost: lost}
+	left = &rest{quorum: q, done: true, may: taken.may(), owed: lost, lost: lost}
 	left.hears(got.round, open, open) // none is asked again: one that refuses has nothing to take up
 	if got.tokens.largest() == 0 || r.mode == modeRead {
 		return 0, owner, left, nil

@@ -163,6 +163,7 @@ type call struct {
 	script  *script        // nil for a command that the server has itself
 	command driver.Command // EVALSHA, the road that is taken nearly always
 	clear   nodeSet        // the nodes of a quorum that it does not concern
+	frees   *tenure        // the lease that it gives up on a quorum, whose nodes are told until they answer
 }
 
 // native is a command of the server itself about one key.

@@ -45,6 +45,7 @@ type tenure struct {
 	lastErr error // of the last renewal, if it failed
 
 	renewing  bool          // a renewal is in flight
+	may       nodeSet       // nodes of a quorum that may have given it, if rest is nil
 	extending uint32        // requests of Extend in flight
 	renewed   chan struct{} // closed when all these have ended, if somebody waits for that
 	asked     time.Duration // the TTL that the renewal asks for
@@ -68,8 +69,9 @@ type grant struct {
 	// remember is for how long the server has to know, after the end, that the id is
 	// over: a request that takes the lock may still be on its way.
 	remember    time.Duration
-	reservation string // of one who waited for a quorum
-	rest        *rest  // of its nodes; nil if all were asked
+	reservation string  // of one who waited for a quorum
+	rest        *rest   // of its nodes; nil if all were asked
+	may         nodeSet // of them may have given it
 }
 
 // newLease begins a tenure of m with its first handle. Its time runs already; it
@@ -80,7 +82,7 @@ func newLease(m *Mutex, g grant) *Lease {
 		lease  Lease
 	}{tenure: tenure{
 		client: m.client, mutex: m, id: g.id, token: g.token, owner: g.owner, mode: m.mode,
-		remember: g.remember, reservation: g.reservation, rest: g.rest,
+		remember: g.remember, reservation: g.reservation, rest: g.rest, may: g.may,
 	}}
 	t, l := &both.tenure, &both.lease
 	t.job.task = t

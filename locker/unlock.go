@@ -273,6 +273,9 @@ func (t *tenure) releaseCall() call {
 	}
 	c := t.client.store.releaseCall(t.mutex, t.id, t.reservation, remember)
 	c.clear = clear
+	if t.client.quorum != nil {
+		c.frees = t
+	}
 	t.rest.end(c)
 	return c
 }

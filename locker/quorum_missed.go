@@ -1,0 +1,53 @@
+package locker
+
+import (
+	"time"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A release is done when most nodes have heard of it. One that has the lock and does not hear of it, as it cannot be
+// reached, stands still or is restarted with its data, would keep it for its TTL, and the lock could not be had any more
+// once another node is lost. So such a node is told until it answers, see due.
+//
+// That is for nodes that may have the lock. One that could not be reached when it was taken has nothing, so that a node which
+// is down for long is not told of each lease.
+
+// mayBeAt tells that the node may have given the lock, for all that is known now. It leaves out one that has not answered
+// whether it has, which is told by [rest.warn] or by [bid.answer].
+func (t *tenure) mayBeAt(place int) bool {
+	r := t.rest
+	if r == nil {
+		return t.may.has(place)
+	}
+	if r.bid.owes(place) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return (r.may &^ r.owed).has(place)
+}
+
+// unheard tells that the node has not done what it was asked, and may another time.
+func unheard(r driver.Result) bool {
+	return r.Err != nil && !noConnection(r.Err) && (driver.OutcomeOf(r.Err) != driver.OutcomeReplied || transient(r.Err))
+}
+
+// missed has the node told what it has not heard of although the others have decided that it is done.
+func (n *node) missed(c call, answer driver.Result) {
+	if c.frees == nil || !unheard(answer) || !c.frees.mayBeAt(n.place) {
+		return
+	}
+	c.frees = nil
+	until := time.Now().Add(n.quorum.cfg.LongestTTL) // no lease lasts longer
+	n.told([]due{{c, until}}, []driver.Result{answer})
+}
+
+// missed is that for the nodes that had failed by the time that it was decided.
+func (q *quorum) missed(c call, b ballot) {
+	for i, v := range b {
+		if v.in {
+			q.nodes[i].missed(c, v.Result)
+		}
+	}
+}
