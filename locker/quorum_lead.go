@@ -86,6 +86,7 @@ func (q *quorum) reader(r *request, taken *taken) func(node int, answers []drive
 // lock, which it may have although it takes no part.
 func (n *node) set(r *request, m *marker, answers []driver.Result) (given bool, err error) {
 	set, found := answers[0], answers[1]
+	_, foreign := foreignReply(r.name, found.Err) // which is no marker
 	switch {
 	case set.Err != nil:
 		return false, set.Err
@@ -93,7 +94,7 @@ func (n *node) set(r *request, m *marker, answers []driver.Result) (given bool, 
 		return false, &LockedError{Name: r.name}
 	case set.Value != "OK":
 		return false, oddReply("SET", set.Value)
-	case found.Err != nil:
+	case found.Err != nil && !foreign:
 		return true, found.Err
 	case m == nil || found.Value != m.value:
 		n.marker.CompareAndSwap(m, nil)

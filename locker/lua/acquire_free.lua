@@ -11,7 +11,7 @@ do
     local now = t[1] * 1000000 + t[2]
     local offer, ready, born = now, true, nil
     if node then
-      born = redis.call('GET', KEYS[6])
+      born = redis.pcall('GET', KEYS[6])
       local age = tonumber(born or '') and now / 1000 - born
       ready = age and age >= tonumber(ARGV[14]) and age < tonumber(ARGV[15]) / 2
       offer = math.min(math.max(tonumber(node), now - ARGV[13]), now + ARGV[13])

@@ -126,6 +126,18 @@ local function agree(key, retention, token)
   return failed(err) and err or {1}
 end
 
+-- Returns since when (ms) a node of a quorum has been there, at least, as its marker says. It is nil if there
+-- is none: what no version has written is none either, of whatever type.
+local function born_at(marker)
+  local text = redis.pcall('GET', marker)
+  if wrong_type(text) then
+    return
+  elseif failed(text) then
+    redis.call('GET', marker) -- which raises it
+  end
+  return tonumber(string.match(text or '', '^%d+$') or '')
+end
+
 -- A node of a quorum that has lost its data, or is new, may have forgotten a lease. It
 -- is known by a marker of ours that it lacks, and takes no part until the longest
 -- lease (ms) has run out. Returns for how many ms that is, and the marker.
@@ -134,7 +146,7 @@ end
 -- long before its life ends. It must live for 4 times the longest lease or longer.
 local function quarantine(marker, longest, life)
   local now = now_us() / 1000
-  local born = tonumber(string.match(redis.call('GET', marker) or '', '^%d+$') or '')
+  local born = born_at(marker)
   local age = born and now - born or 0
   if born and age >= longest and age < life / 2 then
     return

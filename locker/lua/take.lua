@@ -11,7 +11,7 @@
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return {0}
 end
-local born = redis.call('GET', KEYS[4])
+local born = redis.pcall('GET', KEYS[4])
 if not born or redis.call('EXISTS', KEYS[3]) == 1 then
   return {2}
 end

@@ -5,7 +5,7 @@ local function unless_young(reply, marker, longest)
   if not marker or failed(reply) then
     return reply
   end
-  local born = tonumber(string.match(redis.call('GET', marker) or '', '^%d+$') or '')
+  local born = born_at(marker)
   local age = born and now_us() / 1000 - born or 0
   if age < tonumber(longest) then
     return {-5, math.ceil(longest - age), reply}
