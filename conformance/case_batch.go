@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -258,6 +259,39 @@ var batchCases = []testCase{
 			cancel()
 			rule.Release()
 			k.reply(conn, plain("ECHO", hold), hold)
+		}
+	}},
+	{name: "Batch/Ctx/Late", needs: needs{batcher: true}, run: func(k *kit) {
+		// The replies to a batch that was given up come when its results are the caller's.
+		conn := k.warm()
+		for i := range 20 {
+			first := k.key(fmt.Sprint("first", i))
+			rule := k.wire.On(wire.Match{Name: "INCR", Arg: first}, wire.HoldReply)
+			ctx, cancel := k.cancellable()
+			var results []driver.Result
+			c := k.background(func() (driver.Value, error) {
+				results = k.doBatch(ctx, conn, []driver.Command{cmd("INCR", first), cmd("INCR", k.key("n"))})
+				return nil, nil
+			})
+			select {
+			case <-rule.Happened():
+			case <-c.done: // on a connection that the end of the batch before has broken
+			case <-time.After(k.time.bound):
+				k.Fatalf("the batch has not reached the server after %v", k.time.bound)
+			}
+			if i%2 == 0 {
+				go rule.Release() // at the same moment
+			}
+			cancel()
+			k.wait(c, k.time.slack, "a batch whose ctx has ended")
+			returned := slices.Clone(results)
+			rule.Release()
+			if i < 2 {
+				time.Sleep(k.time.pause)
+			}
+			if !reflect.DeepEqual(results, returned) {
+				k.Errorf("DoBatch whose ctx ended had returned %v; when its replies came the same slice became %v", returned, results)
+			}
 		}
 	}},
 	{name: "Batch/Ctx/HungDial/Deadline", needs: needs{batcher: true}, run: func(k *kit) {

@@ -199,6 +199,7 @@ var mutants = []mutant{
 	{"batch-that-fails-is-nil", `
 		Batch/LostReply Batch/LostRequest Batch/Close Batch/NotSent Batch/Ctx/EndedBefore Batch/Ctx/InFlight
 		Batch/Bounded Close/Batch`},
+	{"batch-goes-on", `Batch/Ctx/Late`},
 	{"batch-ignores-ctx", `Batch/Ctx/InFlight`},
 	{"batch-waits-without-ctx", `Batch/Ctx/HungDial/Deadline Batch/Ctx/HungDial/Cancel Batch/Ctx/PoolExhausted`},
 	{"batch-in-parallel", `Batch/Order `},

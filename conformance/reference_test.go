@@ -275,6 +275,31 @@ func (c *refConn) later(ctx context.Context, cmds []driver.Command) []driver.Res
 	}
 }
 
+// goesOn returns when ctx ends and puts the replies that come later into what it has returned.
+func (c *refConn) goesOn(ctx context.Context, cmds []driver.Command) []driver.Result {
+	if err := ctx.Err(); err != nil {
+		return failAll(len(cmds), driver.NotSent(err))
+	}
+	cmds = slices.Clone(cmds)
+	for i := range cmds {
+		cmds[i].Args = slices.Clone(cmds[i].Args)
+	}
+	results := failAll(len(cmds), context.Canceled)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		copy(results, c.exchange(context.WithoutCancel(ctx), cmds))
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		for i := range results {
+			results[i].Err = ctx.Err()
+		}
+	}
+	return results
+}
+
 // doBeyondClose returns at Close and sends the command all the same, when it has a connection.
 func (c *refConn) doBeyondClose(ctx context.Context, cmd driver.Command) (driver.Value, error) {
 	done := make(chan driver.Result, 1)
@@ -299,6 +324,8 @@ func (c *refConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.R
 		return append(c.exchange(ctx, cmds), driver.Result{})
 	case "batch-keeps-args":
 		return c.later(ctx, cmds)
+	case "batch-goes-on":
+		return c.goesOn(ctx, cmds)
 	case "batch-in-parts":
 		if len(cmds) > 128 { // the second one may be faster
 			last := c.exchange(ctx, cmds[128:])

@@ -24,7 +24,8 @@ type Batcher interface {
 	// own command only. When a connection breaks half-way, all commands without
 	// a reply are unknown (or not sent, where that is certain); those before them
 	// may have their replies, or be unknown where the client does not keep them.
-	// The core asks again about each. It is as prompt as Do when ctx ends.
+	// The core asks again about each. It is as prompt as Do when ctx ends. The results are
+	// the caller's: replies that come later change nothing in them.
 	DoBatch(ctx context.Context, cmds []Command) []Result
 }
 
