@@ -204,7 +204,7 @@ var connectorCases = []testCase{
 		})
 	}},
 	{name: "Config/DialTimeout/Short", run: func(k *kit) {
-		conn := k.warm(shortDials)
+		conn := k.warm(shortDials, greeting)
 		k.wire.HangDials()
 		k.wire.KillAll()
 		for range 3 { // the first may be for a connection that is gone
@@ -218,7 +218,7 @@ var connectorCases = []testCase{
 		// The server accepts connections and says nothing, ever.
 		k.wire.On(wire.Match{Times: -1}, wire.BlackHole)
 		k.endsEarly("Connect and Do with a short Config.DialTimeout, the handshake unanswered,",
-			func() error { return k.connectAndDo(k.ctx, k.connector(shortDials), k.doOne) })
+			func() error { return k.connectAndDo(k.ctx, k.connector(shortDials, greeting), k.doOne) })
 	}},
 }
 
@@ -228,6 +228,15 @@ const shortTimeout, earlyEnd = 500 * time.Millisecond, 4 * time.Second
 
 // shortDials makes a Config bound connecting by a short timeout, and a reply by none of use.
 func shortDials(c *driver.Config) { c.DialTimeout, c.Timeout = shortTimeout, 2*earlyEnd }
+
+// greeting makes a Config whose connections begin with something to be answered, also where the
+// server asks for no password: a listener of the kernel accepts whatever hangs, and without a
+// handshake the first thing that waits is the command, for the timeout of replies.
+func greeting(c *driver.Config) {
+	if c.Password == "" {
+		c.ClientName = "conformance-test"
+	}
+}
 
 // endsEarly checks that a call without a deadline ends by a short timeout of the Config, and
 // not by another one of it, nor by the client's own.

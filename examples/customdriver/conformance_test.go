@@ -24,3 +24,12 @@ func TestConformanceOnServer(t *testing.T) {
 		Capabilities: allCapabilities,
 	}, conformance.Server(server.Addr), conformance.Auth("", "secret"))
 }
+
+// A server that asks for no password needs no handshake, and this driver makes none.
+func TestConformanceOnServerWithoutPassword(t *testing.T) {
+	server := servertest.Single(t)
+	conformance.Test(t, conformance.Harness{
+		Open:         customdriver.Driver{}.OpenConnector,
+		Capabilities: allCapabilities,
+	}, conformance.Server(server.Addr), conformance.Only("Connector", "Config", "Silent"))
+}
