@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/golocker/golocker/conformance/wire"
@@ -102,22 +101,8 @@ var connectorCases = []testCase{
 		k.reply(k.connect(c), plain("ECHO", k.prefix), k.prefix)
 	}},
 	{name: "Config/Unix", run: func(k *kit) {
-		if k.realTime() {
-			k.Skipf("it is seen by what Config.Dial is given")
-		}
-		const path = "/run/conformance/server.sock"
-		var dialed atomic.Value
-		conn := k.open(func(c *driver.Config) {
-			c.Network, c.Addrs = "unix", []string{path}
-			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				dialed.Store([2]string{network, addr})
-				return k.wire.Dial(ctx, network, addr)
-			}
-		})
+		conn := k.open(k.unixSocket())
 		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
-		if got := dialed.Load(); got != [2]string{"unix", path} {
-			k.Errorf("Config.Dial was called with %q; want the network unix and the path of the socket", got)
-		}
 	}},
 	{name: "Config/TLS", run: func(k *kit) {
 		// A server that hangs up whatever it is told. The first that it is told is a
@@ -220,6 +205,24 @@ var connectorCases = []testCase{
 		k.endsEarly("Connect and Do with a short Config.DialTimeout, the handshake unanswered,",
 			func() error { return k.connectAndDo(k.ctx, k.connector(shortDials, greeting), k.doOne) })
 	}},
+}
+
+// unixSocket makes a Config of the server's socket, to which the driver must connect and
+// nowhere else.
+func (k *kit) unixSocket() func(*driver.Config) {
+	if k.realTime() {
+		k.Skipf("it is seen by what Config.Dial is given")
+	}
+	const path = "/run/conformance/server.sock"
+	return func(c *driver.Config) {
+		c.Network, c.Addrs = "unix", []string{path}
+		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if network != "unix" || addr != path {
+				k.Errorf("Config.Dial was called with %q and %q; want the network unix and the path of the socket", network, addr)
+			}
+			return k.wire.Dial(ctx, network, addr)
+		}
+	}
 }
 
 // shortTimeout is a timeout that ends long before the defaults of a Config, of which

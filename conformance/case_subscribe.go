@@ -284,6 +284,12 @@ var subscribeCases = []testCase{
 		}
 		server.heardTLS()
 	}},
+	{name: "Subscribe/Unix", needs: needs{subscriber: true}, run: func(k *kit) {
+		// So does it go where they go: nobody would notice that waiters poll.
+		sub := k.subscribe(k.open(k.unixSocket()), k.channel("a"))
+		k.publish(k.channel("a"), "x")
+		k.receive(sub, k.channel("a"), "x")
+	}},
 	{name: "Subscribe/NoPerm", needs: needs{subscriber: true, realServer: true}, run: func(k *kit) {
 		user, password := "conformance-"+k.prefix[13:25], "only-for-this-case"
 		if e, refused := k.direct("ACL", "SETUSER", user, "on", ">"+password, "~*", "+@all", "resetchannels", "&"+k.channel("allowed")).(*driver.ServerError); refused {

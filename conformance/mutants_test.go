@@ -273,6 +273,7 @@ var mutants = []mutant{
 		Subscribe/Ctx/Receive Subscribe/Ctx/Add Subscribe/Ctx/Remove Subscribe/Ctx/HungDial Subscribe/Ctx/Listen`},
 	{"sub-takes-a-place-of-the-pool", `Subscribe/PoolSize`},
 	{"sub-trims-payload", `Subscribe/Binary`},
+	{"sub-unix-is-tcp", `Subscribe/Unix`},
 
 	// Describe.
 	{"describe-fails-when-refused", `Describe/Refused`},

@@ -427,7 +427,7 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 		}()
 	}
 	network := c.cfg.Network
-	if c.bug == "unix-is-tcp" {
+	if c.bug == "unix-is-tcp" || sub && c.bug == "sub-unix-is-tcp" {
 		network = "tcp"
 	}
 	nc, err := c.cfg.Dial(ctx, network, c.cfg.Addrs[0])
