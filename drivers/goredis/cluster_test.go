@@ -259,3 +259,11 @@ func TestClusterWithoutAddressesIsNamed(t *testing.T) {
 	assert.ErrorContains(t, err, "cluster-preferred-endpoint-type")
 	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err), "%v", err)
 }
+
+// Nor has one a hostname that nobody gave it: what it tells in its place is no name to be looked up.
+func TestClusterWithoutHostnamesIsNamed(t *testing.T) {
+	cluster := servertest.Cluster(t, 1, servertest.Config("cluster-preferred-endpoint-type", "hostname"))
+	_, err := open(t, driver.Config{Mode: driver.ModeCluster, Network: "tcp", Addrs: cluster.Addrs()}).Do(soon(t), on("SET", "k", "v"))
+	assert.ErrorContains(t, err, "cluster-announce-hostname")
+	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err), "%v", err)
+}

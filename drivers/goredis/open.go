@@ -68,10 +68,14 @@ func openConn(cfg driver.Config) driver.Conn {
 	return c
 }
 
-// withHost returns addr with a host. A node of a Cluster that does not know its own is where it was
+// withHost returns addr with a host. One without a hostname, where hostnames are what nodes tell, has "?",
+// which no resolver need be asked for. A node of a Cluster that does not know its own is where it was
 // asked, which go-redis does not tell: it must have been one of seeds. go-redis would dial this
 // machine, where another server may be, which would take the locks.
 func withHost(addr string, seeds []string) (string, error) {
+	if strings.HasPrefix(addr, "?:") {
+		return "", noHost("a node of the Cluster has no hostname, which is what its nodes are to tell: set its cluster-announce-hostname, or cluster-preferred-endpoint-type to ip")
+	}
 	port, missing := strings.CutPrefix(addr, ":")
 	if !missing {
 		return addr, nil
@@ -79,13 +83,18 @@ func withHost(addr string, seeds []string) (string, error) {
 	host, _, err := net.SplitHostPort(seeds[0])
 	for _, seed := range seeds[1:] {
 		if other, _, _ := net.SplitHostPort(seed); other != host {
-			err = errors.New("a node of the Cluster does not tell its host, and which of several was asked is not known: set its cluster-announce-ip")
+			return "", noHost("a node of the Cluster does not tell its host, and which of several was asked is not known: set its cluster-announce-ip")
 		}
 	}
 	if err != nil {
-		return "", &net.OpError{Op: "dial", Net: "tcp", Err: err}
+		return "", noHost(err.Error())
 	}
 	return net.JoinHostPort(host, port), nil
+}
+
+// noHost is of a dial that comes to nothing.
+func noHost(why string) error {
+	return &net.OpError{Op: "dial", Net: "tcp", Err: errors.New(why)}
 }
 
 func options(cfg driver.Config, dial driver.DialFunc) *redis.UniversalOptions {

@@ -90,7 +90,7 @@ func (c *conn) failure(ctx context.Context, err error) error {
 	}
 	switch nothing := errors.Is(err, redis.Nil); { // not the command's reply, see result
 	case nothing && c.mode == driver.ModeCluster:
-		return driver.NotSent(errors.New("goredis: the nodes of the Cluster do not tell their addresses, without which go-redis cannot use it: set their cluster-preferred-endpoint-type to ip or hostname"))
+		return driver.NotSent(errors.New("goredis: the nodes of the Cluster do not tell their addresses, without which go-redis cannot use it: set their cluster-preferred-endpoint-type to ip, or to hostname and the cluster-announce-hostname of each"))
 	case nothing:
 		return driver.NotSent(fmt.Errorf("goredis: no Sentinel knows the master's name: %w", err))
 	}
