@@ -71,6 +71,29 @@ var recoverCases = []testCase{
 			}
 		})
 	}},
+	{name: "Do/Concurrent/HungDial", run: func(k *kit) {
+		// While one call waits for a connection that is being made, another one has the
+		// connection that there is.
+		conn := k.warm(func(c *driver.Config) { c.DialTimeout, c.Timeout = 2*k.time.bound, 2*k.time.bound })
+		rule := k.wire.On(wire.Match{Name: "GET", Arg: k.key("held")}, wire.HoldReply)
+		held := k.startDo(k.ctx, conn, cmd("GET", k.key("held")))
+		k.await(rule.Happened(), k.time.bound, "the first command has not reached the server")
+		k.wire.HangDials()
+		ctx, cancel := k.cancellable()
+		dials := k.startDo(ctx, conn, plain("ECHO", k.prefix))
+		time.Sleep(k.time.pause)
+		rule.Release()
+		k.wait(held, k.time.bound, "the call whose reply was held back")
+		within, done := k.within(k.time.bound)
+		if _, err := k.do(within, conn, plain("ECHO", k.prefix+"own")); err != nil {
+			k.Errorf("while another call dials, which hangs, a call gave %v; want its reply, on the connection that is free", err)
+		}
+		done()
+		cancel()
+		k.wait(dials, k.time.bound, "the call that dials")
+		k.wire.ResumeDials()
+		k.recovers(conn)
+	}},
 	{name: "Do/Correlation/Concurrent", run: func(k *kit) {
 		k.concurrently(k.open(), false, k.echo)
 	}},

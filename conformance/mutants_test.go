@@ -161,6 +161,7 @@ var mutants = []mutant{
 	{"knows-former-master-by-first-word", `Do/Recover/ReadOnly/Script Batch/Recover/ReadOnly/Script`},
 	{"array-ends-at-error", `Do/Correlation/NestedTypedError Batch/Correlation/NestedTypedError`},
 	{"array-ends-at-error-in-batch", `Batch/Correlation/NestedTypedError`},
+	{"dial-holds-the-pool", `Do/Concurrent/HungDial`},
 	{"abandoned-leaks-slot", `Do/Concurrent/HeldReply Do/Concurrent/Abandoned`},
 	{"broken-connections-stay-open", `
 		Do/Recover/Abandoned Do/LostReply/Silence Do/Bounded/BlackHole Do/Recover/Partition Do/StalledWrite/Ctx

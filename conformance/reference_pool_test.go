@@ -295,6 +295,18 @@ func (c *refConn) acquire(ctx context.Context) (l *link, fresh bool, err error) 
 	case <-c.closed:
 		return closed()
 	}
+	if c.bug == "dial-holds-the-pool" {
+		select {
+		case c.gate <- struct{}{}:
+			defer func() { <-c.gate }()
+		case <-wait:
+			<-c.slots
+			return nil, false, ctx.Err()
+		case <-c.closed:
+			<-c.slots
+			return closed()
+		}
+	}
 	c.mu.Lock()
 	if c.done && c.bug != "works-after-close" {
 		c.mu.Unlock()

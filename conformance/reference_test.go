@@ -94,7 +94,7 @@ func (c *refConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if size == 0 {
 		size = 10
 	}
-	rc := &refConn{cfg: c.cfg, bug: c.bug, slots: make(chan struct{}, size), closed: make(chan struct{}), live: map[io.Closer]struct{}{}}
+	rc := &refConn{cfg: c.cfg, bug: c.bug, slots: make(chan struct{}, size), closed: make(chan struct{}), live: map[io.Closer]struct{}{}, gate: make(chan struct{}, 1)}
 	if c.bug == "connect-remembers-error" {
 		l, err := rc.dial(ctx)
 		if err != nil {
@@ -164,8 +164,9 @@ type refConn struct {
 	calls   sync.WaitGroup         // bug "close-waits"
 	one     sync.Mutex             // bugs "holds-mutex" and "close-hangs-in-mutex"
 
-	dialing   chan error   // bug "dials-are-shared"
-	described driver.Value // bug "describe-asks-once"
+	dialing   chan error    // bug "dials-are-shared"
+	gate      chan struct{} // has room for one; bug "dial-holds-the-pool"
+	described driver.Value  // bug "describe-asks-once"
 }
 
 // A link is one network connection.

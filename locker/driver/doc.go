@@ -56,7 +56,8 @@
 //     address may be a name that leads to another server since a failover. (Of a client
 //     that was passed in, where that can be done.)
 //   - Binary safe. Arguments and replies carry any bytes.
-//   - Concurrent. All methods may be called from many goroutines.
+//   - Concurrent. All methods may be called from many goroutines. A call that has a
+//     connection does not wait for the one that another call is making.
 //   - Closed is closed. After Close, Do returns an error for which
 //     errors.Is(err, ErrClosed) holds, marked NotSent. So it holds for calls that
 //     Close interrupts, which return at once. Close ends what Connect
