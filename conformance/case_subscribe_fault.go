@@ -187,6 +187,26 @@ var subscribeFaultCases = []testCase{
 		k.await(hangs, k.time.settle, "the Subscription does not reconnect")
 		k.restored(sub, k.time.dial+k.time.settle, "a")
 	}},
+	{name: "Subscribe/HungDial/Calls", needs: needs{subscriber: true}, run: func(k *kit) {
+		// Meanwhile the connections of the commands are there for them, as for renewals.
+		conn := k.warm(func(c *driver.Config) { c.DialTimeout, c.Timeout = 2*k.time.bound, 2*k.time.bound })
+		k.wire.HangDials()
+		ctx, cancel := k.cancellable()
+		add := k.background(func() (driver.Value, error) {
+			sub, err := k.subscription(ctx, conn)
+			if err == nil {
+				err = sub.Add(ctx, k.channel("a"))
+			}
+			k.checkText(err)
+			return nil, err
+		})
+		time.Sleep(k.time.pause)
+		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+		cancel()
+		k.wait(add, k.time.bound, "Subscribe and Add that dial")
+		k.wire.ResumeDials()
+		k.recovers(conn)
+	}},
 	{name: "Subscribe/HungHandshake", needs: needs{subscriber: true}, run: func(k *kit) {
 		// A server that accepts connections and says nothing is there when the Subscription
 		// reconnects, and gone a moment later.

@@ -227,6 +227,7 @@ var mutants = []mutant{
 	{"sub-close-leaves-waiters", `Subscribe/Close Subscribe/ConnClose Subscribe/Close/Add`},
 	{"sub-close-twice-fails", `Subscribe/Close`},
 	{"sub-dial-has-no-timeout", `Subscribe/HungDial`},
+	{"sub-dial-holds-the-pool", `Subscribe/HungDial/Calls`},
 	{"sub-dies-with-ctx", `Subscribe/OutlivesItsCtx`},
 	{"sub-drops-when-unread", `Subscribe/Message Subscribe/WithoutReceive`},
 	{"sub-drops-above-500", `Subscribe/Flood`},

@@ -295,10 +295,14 @@ func (c *refConn) acquire(ctx context.Context) (l *link, fresh bool, err error) 
 	case <-c.closed:
 		return closed()
 	}
-	if c.bug == "dial-holds-the-pool" {
+	if c.bug == "dial-holds-the-pool" || c.bug == "sub-dial-holds-the-pool" {
 		select {
 		case c.gate <- struct{}{}:
-			defer func() { <-c.gate }()
+			if c.bug == "dial-holds-the-pool" {
+				defer func() { <-c.gate }()
+			} else {
+				<-c.gate
+			}
 		case <-wait:
 			<-c.slots
 			return nil, false, ctx.Err()
@@ -393,6 +397,14 @@ func (c *refConn) dial(ctx context.Context) (*link, error) { return c.dialFor(ct
 
 // dialFor is dial for commands or for a Subscription, of which bugs are.
 func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
+	if sub && c.bug == "sub-dial-holds-the-pool" {
+		select {
+		case c.gate <- struct{}{}:
+			defer func() { <-c.gate }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	outer := ctx
 	if c.bug == "dial-ignores-ctx" {
 		ctx = context.WithoutCancel(ctx)

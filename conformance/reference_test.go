@@ -165,7 +165,7 @@ type refConn struct {
 	one     sync.Mutex             // bugs "holds-mutex" and "close-hangs-in-mutex"
 
 	dialing   chan error    // bug "dials-are-shared"
-	gate      chan struct{} // has room for one; bug "dial-holds-the-pool"
+	gate      chan struct{} // has room for one; bugs "dial-holds-the-pool" and "sub-dial-holds-the-pool"
 	described driver.Value  // bug "describe-asks-once"
 }
 
