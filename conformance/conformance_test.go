@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -36,6 +37,18 @@ func TestUnusualDrivers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client may look up the host that it is given, although it is told how to dial: go-redis does so, and of
+// the path of a socket as well. What package net keeps for that must not belong to the bubble of a case.
+func TestClientThatLooksUpItsHost(t *testing.T) {
+	h := harness("")
+	open := h.Open
+	h.Open = func(cfg driver.Config) (driver.Connector, error) {
+		_, _ = net.DefaultResolver.LookupHost(context.Background(), "localhost")
+		return open(cfg)
+	}
+	require.NoError(t, conformance.Run(t, h, conformance.Only("Connector")).Err())
 }
 
 // What the safety of locks depends on is not excused, neither as a case nor in passing.
