@@ -98,20 +98,20 @@ var replyCases = []testCase{
 		// What these become in RESP2 is what the contract makes of them in RESP3.
 		conn := k.open()
 		k.reply(conn, script(`redis.setresp(3) return {
-			true, {double=-0.25}, {verbatim_string={format='txt', string='txt: text'}},
-			{map={key='value'}}, {set={member=true}}, {'nested', {double=3}}}`, nil),
-			[]any{
-				int64(1), "-0.25", "txt: text",
-				[]any{"key", "value"}, []any{"member"}, []any{"nested", "3"},
-			})
+			true, {double=-0.25}, {map={key='value'}}, {set={member=true}}, {'nested', {double=3}}}`, nil),
+			[]any{int64(1), "-0.25", []any{"key", "value"}, []any{"member"}, []any{"nested", "3"}})
 		k.reply(conn, script("redis.setresp(3) return {false, 1}", nil), []any{int64(0), int64(1)})
 		if info, _ := k.must(conn, plain("INFO", "server")).(string); !strings.HasPrefix(info, "#") { // a verbatim string
 			k.Errorf("INFO server begins with %.20q; want what the server says, from its first #", info)
 		}
-		const big = "redis.setresp(3) return {{big_number='123456789012345678901234567890'}}"
-		want := []any{"123456789012345678901234567890"}
-		if reflect.DeepEqual(k.direct("EVAL", big, "0"), want) { // before Redis 7.0 scripts have none
-			k.reply(conn, script(big, nil), want)
+		for text, value := range map[string]string{
+			"txt: text":                      "{verbatim_string={format='txt', string='txt: text'}}",
+			"123456789012345678901234567890": "{big_number='123456789012345678901234567890'}",
+		} {
+			returns, want := "redis.setresp(3) return {"+value+"}", []any{text}
+			if reflect.DeepEqual(k.direct("EVAL", returns, "0"), want) { // before Redis 7.0 scripts have neither
+				k.reply(conn, script(returns, nil), want)
+			}
 		}
 	}},
 }
