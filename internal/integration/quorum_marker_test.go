@@ -25,8 +25,7 @@ func TestQuorumNodeWithWhatIsNoMarker(t *testing.T) {
 			if known {
 				warm(t, c)
 			}
-			do(t, q.servers[0], "DEL", marker)
-			do(t, q.servers[0], "HSET", marker, "field", "value")
+			replace(t, q.servers[0], marker, "HSET", "field", "value")
 			lease := mustLock(t, kind.on(c, "k"))
 			eventually(t, "the node counts as new", func() bool {
 				mustUnlock(t, mustLock(t, c.Mutex("another")))
@@ -49,8 +48,7 @@ func TestQuorumLeaseWithABrokenCounter(t *testing.T) {
 	for _, kind := range []lockKind{fencedKind, reentrantKind, writeKind} {
 		lease := mustLock(t, kind.on(c, "k"))
 		for i, broken := range [][]string{{"SET", "abc"}, {"SET", "9007199254740991"}, {"HSET", "field", "value"}} {
-			do(t, q.servers[i], "DEL", "__golocker:f:{k}:k")
-			do(t, q.servers[i], append([]string{broken[0], "__golocker:f:{k}:k"}, broken[1:]...)...)
+			replace(t, q.servers[i], "__golocker:f:{k}:k", broken...)
 		}
 		assert.True(t, survivesRenewals(lease, 2), "%s: %v", kind.name, lease.Err())
 		mustUnlock(t, lease)
@@ -59,4 +57,12 @@ func TestQuorumLeaseWithABrokenCounter(t *testing.T) {
 			do(t, s, "SET", "__golocker:n", "1", "PX", "2592000000")
 		}
 	}
+}
+
+// replace has command, without its key, write to a key that the server has just deleted: a client
+// could write there in between.
+func replace(t *testing.T, s *servertest.Server, key string, command ...string) {
+	t.Helper()
+	const script = "redis.call('DEL', KEYS[1]) return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))"
+	do(t, s, append([]string{"EVAL", script, "1", key}, command...)...)
 }
