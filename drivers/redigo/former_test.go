@@ -203,6 +203,31 @@ func TestSentinelsAreListenedToLater(t *testing.T) {
 	})
 }
 
+// Of a former master whose host is dead, the Sentinels tell while it is dialed. That ends the dial, and
+// not the Conn.
+func TestFormerMasterIsLeftWhileItIsDialed(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		c, former, depose := r.formerConn()
+		former.KillAll()
+		former.HangDials()
+		_, err := c.Do(t.Context(), command("PING")) // on a connection that broke
+		require.Error(t, err)
+		answer := make(chan error, 1)
+		go func() {
+			_, err := c.Do(t.Context(), command("PING"))
+			answer <- err
+		}()
+		synctest.Wait()
+		depose()
+		r.switched("m")
+		err = <-answer
+		require.ErrorContains(t, err, "the Sentinels name another master")
+		assert.NotErrorIs(t, err, driver.ErrClosed)
+		assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		do(t, c, "SET", "k", "v")
+	})
+}
+
 // Close ends what dials the master.
 func TestCloseWhileTheMasterIsDialed(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

@@ -38,7 +38,11 @@ func (m *masters) dial(ctx context.Context, cfg driver.Config, addr string) (net
 		}
 	}
 	m.mu.Unlock()
-	return d.Dial(ctx, "tcp", addr)
+	conn, err := d.Dial(ctx, "tcp", addr)
+	if errors.Is(err, driver.ErrClosed) { // the Dialer is, and not the Conn, which looks at that by itself
+		err = &netdial.Error{Addr: addr, Err: errFormer}
+	}
+	return conn, err
 }
 
 // former returns those that are not the master, and forgets them.
