@@ -86,10 +86,10 @@ func (f facts) persistence(quorum bool) finding {
 	}
 	sync := cmp.Or(f.config["appendfsync"], "unknown")
 	found := "append-only file off"
-	means := "After a restart the server has forgotten which locks are held, or has an old state, and others can take them. Their holders learn of it with their next renewal. Use fencing tokens where that matters, or appendfsync always."
+	means := "After a restart the server has forgotten which locks are held, or has an old state, and others can take them. Their holders learn of it with their next renewal. Use fencing tokens where that matters, or appendonly yes and appendfsync always."
 	if aof == "1" {
 		found = "append-only file on, appendfsync " + sync
-		means = "After a crash the server may have forgotten the locks of the last second. Use fencing tokens where that matters, or appendfsync always."
+		means = "After a crash the server may have forgotten the locks of " + lossBy(sync, "the last second") + ". Use fencing tokens where that matters, or appendfsync always."
 	}
 	switch {
 	case aof == "1" && sync == "always":
@@ -98,6 +98,15 @@ func (f facts) persistence(quorum bool) finding {
 		return finding{check, note, found, "CONFIG is forbidden. With anything but appendfsync always, a crash may lose the latest locks."}
 	}
 	return finding{check, warning, found, means}
+}
+
+// lossBy is how much a crash of the host costs an append-only file: by appendfsync no, what the
+// system has not written by itself.
+func lossBy(sync, everysec string) string {
+	if sync == "no" {
+		return "half a minute"
+	}
+	return everysec
 }
 
 // nodePersistence is about a node of a quorum. It may come back empty, which is noticed, or
@@ -117,7 +126,7 @@ func (f facts) nodePersistence(aof bool) finding {
 		case !told:
 			return finding{check, note, found, "CONFIG does not tell. With anything but appendfsync always, a crash of the host may lose the latest locks. " + forgot + remedy}
 		}
-		return finding{check, warning, found, "A crash of the host loses up to two seconds. " + forgot + remedy}
+		return finding{check, warning, found, "A crash of the host loses up to " + lossBy(sync, "two seconds") + ". " + forgot + remedy}
 	}
 	save, told := f.config["save"]
 	saves := cmp.Or(f.info["rdb_saves"], "0") // not told before Redis 7
@@ -140,14 +149,20 @@ func (f facts) replication(quorum bool) finding {
 	}
 	replicas, _ := strconv.Atoi(f.info["connected_slaves"])
 	found := fmt.Sprintf("%s, %d replicas", role, replicas)
+	least, _ := strconv.Atoi(f.config["min-replicas-to-write"])
+	if f.config["min-replicas-max-lag"] == "0" {
+		least = 0 // it means nothing then
+	}
+	if least > 0 {
+		found += fmt.Sprintf(", min-replicas-to-write %d", least)
+	}
 	switch {
 	case role != "master":
 		return finding{check, problem, "a replica of " + f.info["master_host"] + ":" + f.info["master_port"], "A replica refuses to write, so that no lock can be taken. Give the master's address, or mode=sentinel."}
+	case replicas < least:
+		return finding{check, problem, found, "With fewer replicas than that the server refuses to write, so that no lock can be taken. Bring the replicas back, or lower the number."}
 	case replicas == 0 || quorum:
 		return finding{Check: check, Level: fine, Found: found}
-	}
-	if n := f.config["min-replicas-to-write"]; n != "" && n != "0" {
-		found += ", min-replicas-to-write " + n
 	}
 	return finding{check, warning, found, "Replication is asynchronous: a failover may forget the latest locks, whatever the settings. Use fencing tokens where that matters, or a quorum of independent servers."}
 }

@@ -146,7 +146,7 @@ func examineServer(ctx context.Context, connector driver.Connector, name string)
 		f.info = parseInfo(text)
 	}
 	f.config = map[string]string{}
-	for _, name := range []string{"maxmemory", "maxmemory-policy", "appendfsync", "save", "min-replicas-to-write"} {
+	for _, name := range []string{"maxmemory", "maxmemory-policy", "appendfsync", "save", "min-replicas-to-write", "min-replicas-max-lag"} {
 		var pair driver.Value
 		if pair, f.configErr = do("CONFIG", "GET", name); f.configErr != nil {
 			break

@@ -15,8 +15,21 @@ import (
 const lateWakeUp = 500 * time.Millisecond
 
 // noLocks is the finding about all locks where it is not the locks that are wrong.
-func noLocks(found string) []finding {
-	return []finding{{"locks", problem, found, "No lock can be taken: see the servers above."}}
+func noLocks(found string, servers []facts, quorum bool) finding {
+	means := "No lock can be taken at present. Those that are held are lost when their time is over."
+	if quorum {
+		means = "No lock can be taken at present. A server that is new, or has lost its data, takes no part until --longest-ttl has passed; --bootstrap uses new ones at once, where no lock has ever been held."
+	}
+	useless := 0
+	for _, f := range servers {
+		if f.down != nil || f.replication(quorum).Level == problem {
+			useless++
+		}
+	}
+	if useless > 0 && (!quorum || useless > len(servers)/2) {
+		means = "No lock can be taken: see the servers above."
+	}
+	return finding{"locks", problem, found, means}
 }
 
 // tryLocks passes a lock of each kind from one client to another that waits for it.
@@ -32,8 +45,9 @@ func (t *tool) tryLocks(ctx context.Context, name string, timeout time.Duration,
 		return nil, err
 	}
 	defer leave(other)
+	quorum := t.target.isQuorum()
 	if !slices.ContainsFunc(servers, func(f facts) bool { return f.down == nil }) {
-		return noLocks("not tried, as no server can be used"), nil
+		return []finding{noLocks("not tried, as no server can be used", servers, quorum)}, nil
 	}
 	down := slices.ContainsFunc(servers, func(f facts) bool { return f.down != nil })
 	var findings []finding
@@ -48,7 +62,7 @@ func (t *tool) tryLocks(ctx context.Context, name string, timeout time.Duration,
 		p := probe{holder: holder, mutex: holder.Mutex(name, kind.opts...), next: other.Mutex(name, kind.opts...)}
 		p.try(ctx, timeout)
 		if p.silent() {
-			return noLocks(p.err.Error()), nil
+			return []finding{noLocks(p.err.Error(), servers, quorum)}, nil
 		}
 		findings = append(findings, p.assess(kind.name, down))
 	}

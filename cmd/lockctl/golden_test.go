@@ -100,6 +100,10 @@ func servers() map[string]facts {
 	snapshots.info["aof_enabled"], snapshots.config["save"] = "0", "3600 1"
 	everysec := healthy()
 	everysec.config["appendfsync"], everysec.config["save"] = "everysec", "3600 1"
+	unsynced := healthy()
+	unsynced.config["appendfsync"] = "no"
+	deserted := healthy()
+	deserted.config["min-replicas-to-write"], deserted.config["min-replicas-max-lag"] = "1", "10"
 	saved := healthy() // by hand: it is read when the server starts
 	saved.info["aof_enabled"], saved.info["rdb_saves"] = "0", "2"
 	noConfig := healthy()
@@ -112,7 +116,7 @@ func servers() map[string]facts {
 	down := facts{server: "10.0.0.2:6379", down: errors.New("dial tcp 10.0.0.2:6379: connect: connection refused")}
 	return map[string]facts{
 		"healthy": healthy(), "cache": cache, "old": old, "replica": replica, "secretive": secretive, "down": down,
-		"snapshots": snapshots, "everysec": everysec, "saved": saved, "no-config": noConfig,
+		"snapshots": snapshots, "everysec": everysec, "unsynced": unsynced, "deserted": deserted, "saved": saved, "no-config": noConfig,
 	}
 }
 

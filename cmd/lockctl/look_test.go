@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -334,6 +335,7 @@ func TestDoctorBlamesTheACLForWhatItForbids(t *testing.T) {
 	locked := servertest.Single(t, servertest.Password("secret"))
 	single := servertest.Single(t)
 	strict := servertest.Single(t, servertest.Config("user", "strict", "on", ">x", "~app:*", "~__golocker:*", "&*", "+@all"))
+	deserted := servertest.Single(t, servertest.Config("min-replicas-to-write", "1"))
 	const acl, above = "choose a name that an ACL allows", "see the servers above"
 	for name, test := range map[string]struct{ url, means string }{
 		"hung":           {"redis://" + hung.Addr, above},
@@ -341,6 +343,7 @@ func TestDoctorBlamesTheACLForWhatItForbids(t *testing.T) {
 		"wrong password": {"redis://:wrong@" + locked.Addr, above},
 		"no password":    {"redis://" + locked.Addr, above},
 		"wrong mode":     {"redis://" + single.Addr + "?mode=cluster", above},
+		"no replicas":    {"redis://" + deserted.Addr, "Bring the replicas back"},
 		"full":           {"redis://" + full.Addr, "memory is full"},
 		"other names":    {"redis://strict:x@" + strict.Addr, acl},
 	} {
@@ -356,6 +359,21 @@ func TestDoctorBlamesTheACLForWhatItForbids(t *testing.T) {
 			assert.NotContains(t, out, acl, name)
 		}
 	}
+}
+
+// Servers of which nothing bad is said are not what an operator is sent to. New ones of a quorum
+// are in quarantine, as they are when it is set up and looked at for the first time.
+func TestDoctorDoesNotBlameServersThatAreWell(t *testing.T) {
+	t.Parallel()
+	code, out, errs := lockctl(t, strings.Join(threeServers(t), " "), "doctor")
+	assert.Equal(t, exitFindings, code, errs)
+	out = strings.Join(strings.Fields(out), " ") // it is wrapped
+	assert.Contains(t, out, "takes no part until --longest-ttl has passed; --bootstrap uses new ones at once")
+	assert.NotContains(t, out, "see the servers above")
+	well := []facts{{}, {}, {down: errors.New("down")}}
+	assert.NotContains(t, noLocks("MISCONF", well[:1], false).Means, "above")
+	assert.NotContains(t, noLocks("no majority", well, true).Means, "above", "two of three would do")
+	assert.Contains(t, noLocks("a shard is down", well, false).Means, "above")
 }
 
 // Nodes that do not tell their hosts are where they were asked, and not on this machine.
