@@ -64,36 +64,47 @@ func (m *Mutex) begin(ctx context.Context, owner Owner) (*attempt, error) {
 // reenter gives the owner a lock that it holds on this client already. Where too
 // little of that lease is left, the server is asked, and told which it is.
 func (a *attempt) reenter() (*Lease, bool) {
-	t := a.client.holdings.find(a.mutex, a.owner)
-	if t == nil {
+	t, joins := a.client.holdings.find(a.mutex, a.owner)
+	a.within = t
+	if !joins {
 		return nil, false
 	}
 	lease, ok := t.join(a.mutex)
 	if !ok {
-		a.outer, a.within = t.id, t
+		a.outer = t.id
 	}
 	a.granted = ok
 	return lease, ok
 }
 
-// outerLost returns why the lease is over that the owner has re-entered by lease, if that shows by
-// its token: the server gives what is taken within a hold the token of that, and a larger one where it
-// has lost the hold. Others may have written since, and no store would refuse the larger one.
-func (a *attempt) outerLost(lease *Lease) error {
+// outerLost returns why the lease is over that the owner has re-entered by lease, or what keeps it
+// from being known: others may have written since it was lost, and no store would refuse the token of
+// lease.
+//
+// A server that was told of a hold gives what is taken within it the token of that, and a larger one
+// where it has lost the hold. From a larger token nothing follows otherwise, and the server is asked.
+func (a *attempt) outerLost(ctx context.Context, lease *Lease, wait bool) error {
 	t := a.within
-	if t == nil || t.token == 0 || !a.req.fenced || a.req.mode == modeRead || a.client.quorum != nil || lease.token == t.token {
+	if t == nil || t.token == 0 || !a.req.fenced || a.req.mode == modeRead || lease.token == t.token {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.check(suspended.now())
-	outer := t.held
-	if outer == nil {
-		return nil // It has been given up, or had run out, as is known.
+	if a.outer != "" && a.client.quorum == nil {
+		return t.lostUnnoticed()
 	}
-	t.lose(ErrAbsent)
-	t.plan()
-	return outer.cause
+	for {
+		outer := t.holder()
+		if outer == nil {
+			return nil // It has been given up, or had run out, as is known.
+		}
+		err := outer.confirm(ctx, "re-entry into", wait)
+		switch over := outer.Err(); {
+		case err == nil, errors.Is(over, ErrNotHeld):
+			return err
+		case over == nil:
+			a.reason = err
+			return a.explain(ctx, err)
+		}
+	}
 }
 
 // end leaves nothing behind on the server.

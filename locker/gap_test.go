@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -87,6 +88,85 @@ func TestReentryIntoALeaseThatWasLostUnnoticedIsNoNewLease(t *testing.T) {
 			})
 		}
 	}
+}
+
+// By the token nothing is known on a quorum, where a re-entry that asks has a larger one in any case, nor
+// where another owner of the same client has had a larger one meanwhile.
+func TestReentryIntoALeaseThatWasLostUnnoticedWhereTheTokenDoesNotTell(t *testing.T) {
+	type take func(*Mutex, context.Context) (*Lease, error)
+	each := func(t *testing.T, test func(t *testing.T, opts []Option, take take)) {
+		for name, opts := range map[string][]Option{"reentrant": {Reentrant(), Fenced()}, "writing": {ForWriting(), Fenced()}} {
+			for how, take := range map[string]take{"lock": (*Mutex).Lock, "try": (*Mutex).TryLock} {
+				t.Run(name+", "+how, func(t *testing.T) { test(t, opts, take) })
+			}
+		}
+	}
+	assertLost := func(t *testing.T, outer *Lease, err error) {
+		assert.ErrorIs(t, err, ErrLost)
+		assert.ErrorIs(t, context.Cause(outer.Context()), ErrNotHeld)
+		assert.ErrorIs(t, outer.Unlock(t.Context()), ErrNotHeld)
+		synctest.Wait()
+	}
+	t.Run("quorum", func(t *testing.T) {
+		each(t, func(t *testing.T, opts []Option, take take) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{LongestTTL: time.Hour})
+				outer := must(t, c.Mutex("k", opts...))
+				within := c.Mutex("k", append(opts, TTL(time.Hour))...) // more than is left of the outer one
+				for range 2 {                                           // the other time its token is smaller than that of the inner one
+					inner, err := take(within, outer.Context())
+					require.NoError(t, err)
+					require.NoError(t, inner.Unlock(t.Context()))
+				}
+				require.True(t, outer.Valid())
+
+				for _, f := range nodes {
+					f.Del("k")
+				}
+				require.NoError(t, must(t, nodes.client(t, QuorumConfig{LongestTTL: time.Hour}).Mutex("k", opts...)).Unlock(t.Context()), "another one has been there")
+				synctest.Wait()
+				_, err := take(within, outer.Context())
+				assertLost(t, outer, err)
+				assert.Zero(t, nodes.holding("k"), "nobody holds it")
+			})
+		})
+	})
+	t.Run("another owner of the client", func(t *testing.T) {
+		each(t, func(t *testing.T, opts []Option, take take) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", opts...)
+				outer := must(t, m)
+				f.Del("k")
+				require.NoError(t, must(t, m).Unlock(t.Context()), "another one has been there")
+				_, err := take(m, outer.Context())
+				assertLost(t, outer, err)
+				assert.False(t, f.Exists("k"), "nobody holds it")
+			})
+		})
+	})
+}
+
+// Where the owner's lease is there still, a re-entry that has a larger token says nothing about it.
+func TestReentryWithALargerTokenLeavesTheOuterLease(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		m := c.Mutex("k", Reentrant(), Fenced(), As(NewOwner()))
+		outer := must(t, m)
+		apart := must(t, m) // so that it is detached by itself
+		id, err := apart.Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		taken, err := m.Attach(t.Context(), id)
+		require.NoError(t, err)
+		require.Greater(t, taken.Token(), outer.Token())
+		require.NoError(t, taken.Unlock(t.Context()))
+
+		inner := must(t, m)
+		assert.Greater(t, inner.Token(), taken.Token())
+		assert.True(t, outer.Valid())
+		require.NoError(t, inner.Unlock(t.Context()))
+		require.NoError(t, outer.Unlock(t.Context()))
+	})
 }
 
 // What asks whether the reader is still there may be answered late, or never.

@@ -54,22 +54,20 @@ func (h *holdings) asks(m *Mutex, by int) {
 	h.use(m.keys.record, by, 0)
 }
 
-// find returns the tenure to [tenure.join], or nil. It may be over by then.
+// find returns the tenure that the owner has, or nil, and whether it is one to [tenure.join]. It may
+// be over by then.
 //
 // A reader has the token of the last writer, which may be its owner on another client, where
 // the owner is one of all processes: that asks. On a quorum readers have no token.
-func (h *holdings) find(m *Mutex, o Owner) *tenure {
+func (h *holdings) find(m *Mutex, o Owner) (t *tenure, joins bool) {
 	tokens := m.cfg.fenced && (m.mode != modeRead || m.client.quorum == nil)
 	if tokens && m.mode == modeRead && !isID(o.name) {
-		return nil
+		return nil, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := h.tenures[holding{m.keys.record, o.name, m.mode}]
-	if t != nil && tokens && t.token < h.tokens[m.keys.record].largest {
-		return nil
-	}
-	return t
+	t = h.tenures[holding{m.keys.record, o.name, m.mode}]
+	return t, t != nil && !(tokens && t.token < h.tokens[m.keys.record].largest)
 }
 
 // add needs t.mu, so that a tenure that is over cannot get in.

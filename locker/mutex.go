@@ -232,7 +232,8 @@ func (m *Mutex) lockAs(ctx context.Context, owner Owner, wait bool) (*Lease, err
 	if wait {
 		bounded, cancel := m.boundWait(ctx)
 		defer cancel()
-		lease, err = a.wait(bounded)
+		ctx = bounded
+		lease, err = a.wait(ctx)
 	} else {
 		lease, err = a.try(ctx, time.Time{})
 		err = a.explain(ctx, err)
@@ -240,7 +241,7 @@ func (m *Mutex) lockAs(ctx context.Context, owner Owner, wait bool) (*Lease, err
 	if err != nil {
 		return nil, err
 	}
-	if lost := a.outerLost(lease); lost != nil {
+	if lost := lease.unlessItPanics(func() error { return a.outerLost(ctx, lease, wait) }); lost != nil {
 		return nil, lease.discard(ctx, lost)
 	}
 	return lease, nil

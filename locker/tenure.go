@@ -175,6 +175,29 @@ func (t *tenure) lose(reason error) {
 	t.vacate()
 }
 
+// holder returns one of the handles that hold the tenure, nil if it is over.
+func (t *tenure) holder() *Lease {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.check(suspended.now())
+	return t.held
+}
+
+// lostUnnoticed ends a tenure of which the server turns out to know nothing, and returns its loss;
+// nil if it was over.
+func (t *tenure) lostUnnoticed() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.check(suspended.now())
+	outer := t.held
+	if outer == nil {
+		return nil // It has been given up, or had run out, as is known.
+	}
+	t.lose(ErrAbsent)
+	t.plan()
+	return outer.cause
+}
+
 // vacate lets those who stand in line ask the server again. It needs t.mu.
 func (t *tenure) vacate() {
 	if t.line == nil {
