@@ -37,7 +37,17 @@ func (k *kit) do(ctx context.Context, conn driver.Conn, c driver.Command) (drive
 		k.Errorf("Do changed the arguments of %v", c)
 	}
 	k.record(before, err)
+	k.checkOpen(conn, err)
 	return v, err
+}
+
+// checkOpen holds every call to the clause that only a Conn which is closed says so: who is told
+// does not try again.
+func (k *kit) checkOpen(conn driver.Conn, err error) {
+	if errors.Is(err, driver.ErrClosed) && k.isOpen(conn) {
+		k.Errorf("a call gave %q, which matches %q, and nobody has closed the Conn: that one of its connections is, or could not be made, has to be told as something else",
+			err, driver.ErrClosed)
+	}
 }
 
 // doBatch is do for DoBatch.
@@ -50,6 +60,7 @@ func (k *kit) doBatch(ctx context.Context, conn driver.Conn, cmds []driver.Comma
 	for i, r := range results {
 		if i < len(cmds) {
 			k.record(cmds[i].Args, r.Err)
+			k.checkOpen(conn, r.Err)
 		}
 	}
 	for _, c := range cmds[min(len(cmds), len(results)):] {

@@ -38,7 +38,7 @@ type kit struct {
 	failures []string
 	grave    bool              // some of them cannot be excused
 	repeated map[string]int    // how often one came again
-	shutting map[io.Closer]int // how many Closes have begun and not returned
+	shutting map[io.Closer]int // how many Closes have begun and not returned; 0 if all have
 	skip     string
 	cleanups []func()
 	keys     []string
@@ -298,6 +298,17 @@ func (k *kit) isShutting(c io.Closer) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return reflect.ValueOf(c).Comparable() && k.shutting[c] > 0
+}
+
+// isOpen reports whether no Close has begun.
+func (k *kit) isOpen(c io.Closer) bool {
+	if !reflect.ValueOf(c).Comparable() {
+		return false // not known
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, shut := k.shutting[c]
+	return !shut
 }
 
 // warm opens a Conn and uses it once, so that its first connection is there.

@@ -168,6 +168,8 @@ var mutants = []mutant{
 		Batch/Bounded Close/Goroutines`},
 	{"broken-connections-stay-open-until-close", `Do/Recover/Abandoned`},
 	{"pool-fails-when-busy", `Do/Ctx/PoolExhausted Do/Correlation/Concurrent Do/Concurrent/Counter Batch/Concurrent`},
+	{"lost-connection-is-closed", `Do/LostRequest/Unknown Do/LostReply/Unknown Do/AtMostOnce/StaleConnection Do/Recover/Killed Batch/LostReply`},
+	{"no-connection-is-closed", `Do/Bounded/Refused Do/Recover/Refused Batch/NotSent`},
 	{"breaker-stays-open", `Do/Recover/Refused Subscribe/Outage`},
 
 	// Close.

@@ -252,6 +252,9 @@ func (c *refConn) broke(ctx context.Context, err error) error {
 	if c.bug == "unknown-is-not-sent" && ctx.Err() == nil {
 		return driver.NotSent(err)
 	}
+	if c.bug == "lost-connection-is-closed" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe)) {
+		err = driver.ErrClosed
+	}
 	return fmt.Errorf("reference: the reply is lost: %w", err)
 }
 
@@ -332,6 +335,9 @@ func (c *refConn) acquire(ctx context.Context) (l *link, fresh bool, err error) 
 	}
 	if err != nil {
 		<-c.slots
+		if c.bug == "no-connection-is-closed" {
+			err = driver.ErrClosed
+		}
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}

@@ -60,7 +60,8 @@
 //     connection does not wait for the one that another call is making.
 //   - Closed is closed. After Close, Do returns an error for which
 //     errors.Is(err, ErrClosed) holds, marked NotSent. So it holds for calls that
-//     Close interrupts, which return at once. Close ends what Connect
+//     Close interrupts, which return at once. Before, it holds only where the application
+//     has closed the client that it passed in: the core does not try again. Close ends what Connect
 //     opened, including subscriptions and their goroutines, and never closes a
 //     client that the application passed in. It may be called twice.
 //   - Silent. No error text shows a password.

@@ -8,7 +8,9 @@ import (
 )
 
 var (
-	// ErrClosed is the error of every call on a closed Conn or Subscription.
+	// ErrClosed is the error of every call on a closed Conn or Subscription, or through a client
+	// that the application has closed. A network connection that is closed is no reason for it:
+	// who is told does not try again.
 	ErrClosed = errors.New("driver: closed")
 
 	// ErrUnsupported marks what a driver cannot do at all, however often one tries: a
