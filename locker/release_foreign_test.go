@@ -39,3 +39,50 @@ func TestUnlockBesideAForeignQueueFreesTheLock(t *testing.T) {
 		})
 	}
 }
+
+// Somebody waits for a lock, beside which others have then written. The waiter is told of that
+// when it asks, and the lock is free for whoever needs nothing of what is broken.
+func TestUnlockWithAWaiterBesideForeignKeysFreesTheLock(t *testing.T) {
+	sideKeys := map[string]func(k keys) string{
+		"queue":   func(k keys) string { return k.queue },
+		"entries": func(k keys) string { return k.entries },
+		"fence":   func(k keys) string { return k.fence },
+	}
+	for kind, opts := range exclusive {
+		opts = append([]Option{Fenced()}, opts...)
+		for what, side := range sideKeys {
+			t.Run(kind+" "+what, func(t *testing.T) {
+				administered(t, func(t *testing.T, nodes fakeQuorum, client func(...ClientOption) *Client) {
+					lease := must(t, client().Mutex("k", opts...))
+					everywhere()
+					waiting, refused := client(), make(chan error, 1)
+					go func() {
+						_, err := waiting.Mutex("k", opts...).Lock(t.Context())
+						refused <- err
+					}()
+					synctest.Wait()
+					foreign := func(change func(f *fakeDeployment, key string)) {
+						for _, f := range nodes {
+							change(f, side(newKeys("k")))
+						}
+					}
+					foreign(func(f *fakeDeployment, key string) {
+						f.Del(key)
+						require.NoError(t, f.Set(key, "foreign"))
+					})
+					assert.NoError(t, lease.Unlock(t.Context()))
+					assert.ErrorIs(t, <-refused, ErrForeign)
+					synctest.Wait()
+					for _, f := range nodes {
+						assert.False(t, f.Exists("k"))
+					}
+					foreign(func(f *fakeDeployment, key string) {
+						value, err := f.Get(key)
+						assert.NoError(t, err)
+						assert.Equal(t, "foreign", value)
+					})
+				})
+			})
+		}
+	}
+}

@@ -126,6 +126,36 @@ func TestWhatOthersWriteBesideALockIsToldOrHarmless(t *testing.T) {
 	})
 }
 
+// A lock beside which others write is given up all the same, and whoever waits for it has it or is told.
+func TestWhatOthersWriteBesideALockThatIsWaitedForKeepsItFromNobody(t *testing.T) {
+	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
+		for _, broken := range brokenSides {
+			for _, kind := range lockKinds {
+				what := broken[0] + ", " + kind.name
+				a, b := d.client(t, srv.Addr, locker.Fenced()), d.client(t, srv.Addr, locker.Fenced())
+				lease := mustLock(t, kind.on(a, "k"))
+				waiting := goLockWaiting(t, soon(t), kind.against(b, "k"), a)
+				if broken[1] == "SET" || broken[1] == "RPUSH" {
+					do(t, srv, "DEL", broken[2])
+				}
+				do(t, srv, broken[1:]...)
+				require.NoError(t, lease.Unlock(soon(t)), what)
+				r := <-waiting
+				if r.err == nil {
+					r.err = r.lease.Unlock(soon(t))
+					assert.NoError(t, r.err, what)
+				} else {
+					assert.ErrorIs(t, r.err, locker.ErrForeign, what)
+				}
+				eventually(t, "the lock is free: "+what, func() bool { return do(t, srv, "EXISTS", "k") == int64(0) })
+				require.NoError(t, a.Close(), what)
+				require.NoError(t, b.Close(), what)
+				srv.Flush()
+			}
+		}
+	})
+}
+
 // What befalls the record of a lease that is held ends it in time, and is not
 // overwritten by its holder.
 func TestAHolderWhoseRecordIsOverwrittenLosesItAndLeavesItAlone(t *testing.T) {

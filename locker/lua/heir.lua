@@ -1,7 +1,8 @@
 -- For the short roads of the scripts that release. Returns all that is needed to grant the
 -- lock to the reservation that is first, if its waiter is alive and listens.
 local function heir(first)
-  local passed, expires, seq, mode, id, ttl, retention, owner, channel, tail = string.match(redis.call('HGET', KEYS[4], first) or '',
+  local entry = redis.pcall('HGET', KEYS[4], first)
+  local passed, expires, seq, mode, id, ttl, retention, owner, channel, tail = string.match(type(entry) == 'string' and entry or '',
     '^gl1|1|(%d)|(%d+)|(%-?%d+)|(%l)|(%x+)|(%d+)|(%d+)|([^|]*)|([^|]*)|(.*)$')
   if not mode then
     return
@@ -21,7 +22,7 @@ local function draw(e)
   if e.retention == '0' then
     return '0'
   end
-  local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+  local last = tonumber(redis.pcall('GET', KEYS[2]) or 0)
   if not last or not (last >= 0 and last < 9007199254740991) then
     return false
   end

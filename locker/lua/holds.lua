@@ -212,8 +212,9 @@ local function pass_on(record, fence, queue, entries, trusted, me)
     if had then
       return had.token
     end
-    local token = token_for(fence, e.mode, e.owner, e.retention)
-    if not token or put(record, e.id, e.mode, now + lease, e.ttl, token, e.owner, e.tail, now) then
+    -- Where the last token is none the waiter is told, who asks then.
+    local drawn, token = pcall(token_for, fence, e.mode, e.owner, e.retention)
+    if not drawn or not token or put(record, e.id, e.mode, now + lease, e.ttl, token, e.owner, e.tail, now) then
       return nil
     end
     return token

@@ -1,6 +1,5 @@
 -- Ends a hold or an attempt at one, and grants the lock to those who can have it
--- now. Where it is quiet and ends nothing it tells nobody. Where others have written to the
--- queue's key there is nobody to tell, and the hold is not kept for that.
+-- now. Where it is quiet and ends nothing it tells nobody.
 local function let_go(id, trusted, life, reservation, quiet)
   local kind = kind_of(KEYS[1])
   if failed(kind) then
@@ -10,7 +9,7 @@ local function let_go(id, trusted, life, reservation, quiet)
   if refused then
     return refused
   end
-  local queue = not wrong_type(redis.pcall('ZCARD', KEYS[3]))
+  local queue = not no_queue(KEYS[3], KEYS[4])
   if queue and reservation ~= '' then
     forget(KEYS[3], KEYS[4], reservation)
   end

@@ -9,6 +9,13 @@ local after_all = 4503599627370496
 -- time that a reservation enters the queue, so that a waiter can tell a grant that
 -- it missed from one that is in force. At a node of a quorum, and of who is unfair, the
 -- mode is a capital letter: they are not granted the lock, but told to ask for it.
+
+-- Tells that others have written to one of these keys. Then nobody waits there, and no lock is
+-- kept for that.
+local function no_queue(queue, entries)
+  return wrong_type(redis.pcall('ZCARD', queue)) or wrong_type(redis.pcall('HLEN', entries))
+end
+
 local function forget(queue, entries, reservation)
   redis.call('ZREM', queue, reservation)
   redis.call('HDEL', entries, reservation)

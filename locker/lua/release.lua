@@ -13,7 +13,7 @@ local refused = remember(KEYS[5], ARGV[3])
 if refused then
   return refused
 end
-if ARGV[4] then
+if ARGV[4] and not no_queue(KEYS[3], KEYS[4]) then
   forget(KEYS[3], KEYS[4], ARGV[4])
 end
 if value and (value == 0 or not held_by(value, ARGV[1])) then
