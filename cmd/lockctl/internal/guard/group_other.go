@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -13,4 +14,11 @@ func lead(*exec.Cmd) {}
 // send kills the command, as there are no signals here.
 func send(p *os.Process, _ syscall.Signal) error { return p.Kill() }
 
-func status(s *os.ProcessState) (code int, sig syscall.Signal) { return s.ExitCode(), 0 }
+func ask(p *os.Process) { _ = p.Kill() }
+
+func wait(cmd *exec.Cmd, _ func(by syscall.Signal)) (code int, sig syscall.Signal, err error) {
+	if err = cmd.Wait(); errors.As(err, new(*exec.ExitError)) {
+		err = nil
+	}
+	return cmd.ProcessState.ExitCode(), 0, err
+}

@@ -1,4 +1,4 @@
-//go:build unix && !linux
+//go:build unix
 
 package guard
 
@@ -14,9 +14,28 @@ func lead(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 // send sends a signal to the command's process group.
 func send(p *os.Process, sig syscall.Signal) error { return syscall.Kill(-p.Pid, sig) }
 
-func status(s *os.ProcessState) (code int, sig syscall.Signal) {
-	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
-		return 0, w.Signal()
+// ask asks the command's process group to end.
+func ask(p *os.Process) {
+	_ = send(p, syscall.SIGTERM)
+	_ = send(p, syscall.SIGCONT) // what is stopped would not hear of it
+}
+
+// wait returns how the command has ended, and tells when it is stopped, of which
+// [exec.Cmd.Wait] does not learn.
+func wait(cmd *exec.Cmd, stopped func(by syscall.Signal)) (code int, sig syscall.Signal, err error) {
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return 0, 0, os.NewSyscallError("wait4", err)
+		case status.Stopped():
+			stopped(status.StopSignal())
+		case status.Signaled():
+			return 0, status.Signal(), nil
+		default:
+			return status.ExitStatus(), 0, nil
+		}
 	}
-	return s.ExitCode(), 0
 }
