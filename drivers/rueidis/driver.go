@@ -1,6 +1,7 @@
 package rueidis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func open(ctx context.Context, cfg driver.Config) (driver.Conn, error) {
 	m, err := aside.Call(ctx, nil, func() made { // NewClient has no ctx
 		client, err := rue.NewClient(options(cfg, dialer))
 		if err == nil && cfg.Mode == driver.ModeCluster && client.Mode() != rue.ClientModeCluster {
-			err = errors.New("the server is not part of a Cluster")
+			err = whyNoCluster(client)
 		}
 		return made{client, err}
 	}, func(late made) { discard(late.client) })
@@ -63,6 +64,13 @@ func open(ctx context.Context, cfg driver.Config) (driver.Conn, error) {
 		err = ownEnd(ctx, dialer.Redact(refused(m.err)))
 	}
 	return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", err))
+}
+
+// whyNoCluster tells why rueidis has made a client of a single server of the one address of a
+// Cluster: it does so where that may not be asked for the nodes, too.
+func whyNoCluster(client rue.Client) error {
+	slots := client.Do(context.Background(), client.B().ClusterSlots().Build())
+	return cmp.Or(slots.Error(), errors.New("the server has become part of a Cluster"))
 }
 
 // discard closes what NewClient returned: a client that could not connect may be

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -293,11 +294,22 @@ func refusesLifetime(t *testing.T, opt rue.ClientOption) {
 	require.ErrorIs(t, err, driver.ErrUnsupported)
 }
 
+// rueidis takes a server for none of a Cluster's whatever keeps it from asking for the nodes. What the
+// server has said is told, as nobody else would: nothing waits for a permission, nor for a wrong mode.
 func TestClusterOfNone(t *testing.T) {
-	srv := servertest.Single(t)
-	cfg := driver.Config{Mode: driver.ModeCluster, Network: "tcp", Addrs: []string{srv.Addr}}
-	_, err := connector(t, cfg).Connect(t.Context())
-	require.ErrorContains(t, err, "Cluster")
+	srv := servertest.Single(t, servertest.Config("user", "ann", "on", ">pw", "~*", "+@all", "-cluster"))
+	for user, want := range map[string]string{"": "ERR", "ann": "NOPERM"} {
+		cfg := driver.Config{Mode: driver.ModeCluster, Network: "tcp", Addrs: []string{srv.Addr}, Username: user}
+		if user != "" {
+			cfg.Password = "pw"
+		}
+		_, err := connector(t, cfg).Connect(t.Context())
+		refusal, ok := asServerError(err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, want, refusal.Code)
+		assert.Contains(t, strings.ToLower(refusal.Error()), "cluster")
+		assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+	}
 }
 
 func TestSentinel(t *testing.T) {
