@@ -15,6 +15,7 @@ import (
 func TestGiveUpThatCannotBeNotedIsNotDone(t *testing.T) {
 	f := &fakeDeployment{dial: startRedis(t)}
 	c := f.client(t)
+	since7 := f.do(t, "EVAL", "return (redis.REDIS_VERSION_NUM or 0) >= 0x070000 and 1 or 0", "0") == int64(1)
 	for _, test := range []struct {
 		name       string
 		held       bool // by somebody else
@@ -27,6 +28,9 @@ func TestGiveUpThatCannotBeNotedIsNotDone(t *testing.T) {
 	} {
 		for name, opts := range map[string][]Option{"fenced": {Fenced()}, "writer": {ForWriting(), Fenced()}} {
 			t.Run(test.name+", "+name, func(t *testing.T) {
+				if test.begin[0] == "CONFIG" && !since7 {
+					t.Skip("before 7.0 a script writes also with too few replicas")
+				}
 				m := c.Mutex("k", opts...)
 				if test.held {
 					held, err := m.TryLock(t.Context())
