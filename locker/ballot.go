@@ -365,13 +365,25 @@ func (b ballot) tell() []Vote {
 	return votes
 }
 
+func statusText(s Status, err error) string {
+	switch {
+	case err != nil:
+		return "another kind of value"
+	case s.Held():
+		return "held"
+	}
+	return "free"
+}
+
 // answerText names what the scripts reply, and a SET that has given the lock.
 func answerText(v driver.Value) string {
 	if v == "OK" {
 		return "yes"
 	}
-	if list, ok := v.([]any); ok && len(list) == 5 && list[0] == "none" {
-		return "free" // says the script that looks for a lock
+	if list, ok := v.([]any); ok && len(list) == 5 {
+		if _, ok := list[0].(string); ok { // says the script that looks for a lock
+			return statusText(parseStatus("", v))
+		}
 	}
 	status, isInt := v.(int64)
 	if !isInt {

@@ -242,7 +242,7 @@ func requestError(name string, err error) error {
 	case errors.Is(err, driver.ErrClosed):
 		return errNoConnection
 	case transient(err):
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return &failedError{text: ErrUnavailable.Error() + ": " + bare(err), reasons: []error{ErrUnavailable, err}}
 	case errors.Is(err, ErrInvalid): // no server has said so
 		return err
 	case errors.Is(err, driver.ErrUnsupported):

@@ -37,6 +37,17 @@ func TestErrorsNameThePackageOnce(t *testing.T) {
 	})
 }
 
+func TestOutageNamesThePackageOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k"))
+		f.hang()
+		assert.EqualError(t, lease.Unlock(t.Context()), `locker: unlock "k": outcome unknown: server unavailable: no reply in time (context deadline exceeded)`)
+		_, err := lease.mutex.TryLock(t.Context())
+		assert.EqualError(t, err, `locker: server unavailable: no reply in time (context deadline exceeded)`)
+		f.heal()
+	})
+}
+
 // Whoever reads an error in a log must see from it what has failed.
 func TestErrorsSayWhichCallHasFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {

@@ -37,17 +37,23 @@ const listBatch = 64
 // An error ends the iteration: ErrUnavailable, ErrClosed, the end of ctx, or a
 // [*driver.ServerError] where SCAN is forbidden. On a quorum a minority of the nodes may
 // fail, or be new: where a majority of them has lost its data less than LongestTTL ago, the
-// iteration ends with ErrUnavailable when it has gone through all that they know.
+// iteration ends with ErrUnavailable when it has gone through all that they know. What ends it for want of
+// nodes is a [*QuorumError].
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		l := listing{client: c, pattern: globQuote(c.cfg.prefix+prefix) + "*", seen: map[string]bool{}, yield: yield}
 		links := c.deployment.links()
 		var reasons, young []error
-		for _, link := range links {
+		votes := make(ballot, len(links))
+		for i := range votes {
+			votes[i] = vote{in: true, Result: oneUnasked[0]}
+		}
+		for i, link := range links {
 			err := l.walk(ctx, link)
 			if l.stopped {
 				return
 			}
+			votes[i].Result = driver.Result{Value: int64(1), Err: err}
 			if _, isNew := errors.AsType[errNew](err); isNew {
 				young = append(young, err)
 			} else if err != nil {
@@ -62,9 +68,23 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Found, error
 		}
 		// Each majority has a node in common with those that hold a lock.
 		if reasons = append(reasons, young...); len(links)-len(reasons) < majority(len(links)) {
+			if c.quorum != nil && ctx.Err() == nil && c.ctx.Err() == nil {
+				reasons = []error{listFailure(votes)}
+			}
 			yield(Found{}, failed("list", reasons...))
 		}
 	}
+}
+
+// listFailure tells how the walk has ended at each node of a quorum, or, where that was for what all
+// nodes were asked together, how they have voted.
+func listFailure(votes ballot) error {
+	for _, v := range votes {
+		if vote, ok := errors.AsType[*QuorumError](v.Err); ok {
+			return vote
+		}
+	}
+	return votes.failure()
 }
 
 // A listing is one walk through the keys of a deployment.

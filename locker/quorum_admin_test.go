@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,5 +128,62 @@ func TestQuorumForceReleaseBesideAHungNodeWithinItsContext(t *testing.T) {
 		holders, err := c.ForceRelease(ctx, "k")
 		require.NoError(t, err)
 		assert.Len(t, holders, 2)
+	})
+}
+
+// What was asked of too few nodes tells of each what it has said.
+func TestQuorumLooksTellTheVotes(t *testing.T) {
+	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		must(t, c.Mutex("held"))
+		must(t, c.Mutex("read", ForReading()))
+		everywhere()
+		for _, f := range nodes {
+			require.NoError(t, f.Set("foreign", "for ever"))
+		}
+		readOnly := driver.NewServerError("READONLY x")
+		nodes[0].set(func() { nodes[0].before = func(context.Context, driver.Command) error { return readOnly } })
+		nodes[1].set(func() { nodes[1].connectErr = errors.New("refused"); nodes[1].before = nodes[0].before })
+		nodes[3].hang()
+		votes := func(err error) []Vote {
+			t.Helper()
+			assert.ErrorIs(t, err, ErrUnavailable)
+			assert.Equal(t, 1, strings.Count(err.Error(), textPrefix), "%v", err)
+			q, ok := errors.AsType[*QuorumError](err)
+			require.True(t, ok, "%v", err)
+			require.Len(t, q.Votes, len(nodes))
+			return q.Votes
+		}
+		for name, want := range map[string]string{"held": "held", "read": "held", "none": "free", "foreign": "another kind of value"} {
+			_, err := c.Inspect(t.Context(), name)
+			assert.Equal(t, want, votes(err)[2].Answer, name)
+		}
+		list := func(c *Client, ctx context.Context) (last error) {
+			for _, err := range c.List(ctx, "none") {
+				last = err
+			}
+			return last
+		}
+		all := votes(list(c, t.Context()))
+		assert.ErrorIs(t, all[0].Err, readOnly)
+		assert.NoError(t, all[2].Err)
+		assert.ErrorContains(t, all[3].Err, "no reply in time")
+		assert.ErrorIs(t, all[4].Err, errUnasked, "it was decided without it")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.ErrorIs(t, list(c, ctx), context.Canceled)
+
+		for _, f := range nodes {
+			f.set(func() {
+				f.before = func(context.Context, driver.Command) error { return driver.NewServerError("NOPERM x") }
+			})
+		}
+		assert.ErrorIs(t, list(c, t.Context()), ErrPermission)
+		for _, f := range nodes {
+			f.heal()
+		}
+		require.NoError(t, c.Close())
+		assert.ErrorIs(t, list(c, t.Context()), ErrClosed)
 	})
 }
