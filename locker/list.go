@@ -34,8 +34,8 @@ const listBatch = 64
 // among them; its Holder is Foreign. Other keys are left out, and so are those that the
 // server does not let the user look at.
 //
-// An error ends the iteration: ErrUnavailable, ErrClosed, the end of ctx, or a
-// [*driver.ServerError] where SCAN is forbidden. On a quorum a minority of the nodes may
+// An error ends the iteration: ErrUnavailable, ErrClosed, ErrInvalid of nodes that make no quorum, the end
+// of ctx, or a [*driver.ServerError] where SCAN is forbidden. On a quorum a minority of the nodes may
 // fail, or be new: where a majority of them has lost its data less than LongestTTL ago, the
 // iteration ends with ErrUnavailable when it has gone through all that they know. What ends it for want of
 // nodes is a [*QuorumError].
@@ -62,6 +62,10 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Found, error
 			if len(links)-len(reasons) < majority(len(links)) {
 				break
 			}
+		}
+		if fault := c.quorum.fault(); fault != nil {
+			yield(Found{}, failed("list", fault))
+			return
 		}
 		if c.quorum != nil && c.quorum.cfg.Bootstrap && len(young) == len(links) {
 			young = nil
@@ -154,6 +158,9 @@ func (l *listing) request(ctx context.Context, within time.Duration, make func(c
 	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	err := make(bounded)
+	if fault := l.client.quorum.fault(); fault != nil {
+		return fault // It may have shown that the nodes make no quorum.
+	}
 	if err != nil && ctx.Err() != nil {
 		return cutOff(ctx, err)
 	}
@@ -171,7 +178,11 @@ func cutOff(ctx context.Context, err error) error {
 func (l *listing) masters(ctx context.Context, link *link) ([]string, error) {
 	var slots driver.Value
 	err := l.ask(ctx, func(ctx context.Context) (err error) {
-		if _, err := link.get(ctx); err != nil {
+		conn, err := link.get(ctx)
+		if err == nil && l.client.quorum != nil {
+			err = l.client.quorum.identify(ctx, link, conn)
+		}
+		if err != nil {
 			return err
 		}
 		if link.described.Load() && !link.cluster.Load() {

@@ -333,6 +333,32 @@ func TestQuorumOfOneServerTwice(t *testing.T) {
 	})
 }
 
+// Two answers of one server are no majority of what is held.
+func TestQuorumOfOneServerTwiceListsNothing(t *testing.T) {
+	quorumBubble(t, 2, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		for _, held := range []string{"", "k"} {
+			if held != "" {
+				must(t, nodes[0].client(t).Mutex(held))
+				must(t, nodes[1].client(t).Mutex(held))
+			}
+			c, err := NewQuorum([]driver.Connector{nodes[0], nodes[1], nodes[0]})
+			require.NoError(t, err)
+			defer c.Close()
+			for range 2 {
+				var all []error
+				for found, err := range c.List(t.Context(), "") {
+					assert.Empty(t, found)
+					all = append(all, err)
+				}
+				require.Len(t, all, 1)
+				assert.ErrorIs(t, all[0], ErrInvalid)
+				assert.ErrorContains(t, all[0], "locker: list: invalid argument: nodes 0 and 2 of the quorum are the same server")
+			}
+		}
+	})
+}
+
 // A server that must not tell its run id, as where INFO is forbidden, is known by what has been
 // written there.
 func TestQuorumOfOneServerTwiceThatDoesNotTell(t *testing.T) {

@@ -51,6 +51,16 @@ func (n *node) identify(ctx context.Context, conn driver.Conn) error {
 	return nil
 }
 
+// identify is [node.identify] of the node that is asked past the quorum, by its link.
+func (q *quorum) identify(ctx context.Context, asked *link, conn driver.Conn) error {
+	for _, n := range q.nodes {
+		if n.link == asked {
+			return n.identify(ctx, conn)
+		}
+	}
+	return nil
+}
+
 // describe is what the driver knows of the server.
 func describe(ctx context.Context, conn driver.Conn) (driver.Topology, error) {
 	if d, ok := conn.(driver.Describer); ok {
