@@ -76,10 +76,15 @@ func (l *Lease) in(ctx context.Context, to mode, wait bool) (*Lease, error) {
 	return m.observed(ctx, op, func(ctx context.Context) (*Lease, error) {
 		other, err := m.lockAs(ctx, l.Owner(), wait)
 		lost := l.Err()
-		if lost == nil && other != nil && (to == modeWrite || l.shared()) { // else its release will tell
+		switch {
+		case lost != nil:
+		case other != nil && (to == modeWrite || l.shared()): // else its release will tell
 			lost = other.unlessItPanics(func() error { return l.confirm(ctx, op, wait) })
+		case to == modeRead && answered(err): // others have the lock, which nobody can while l writes
+			_ = l.confirm(ctx, op, wait)
+			lost = l.Err()
 		}
-		if lost == nil || err != nil && !errors.Is(err, lost) {
+		if lost == nil || to == modeWrite && err != nil && !errors.Is(err, lost) {
 			return other, err
 		}
 		// Observers are told of the loss, too: nobody has canceled the call.

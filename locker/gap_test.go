@@ -60,6 +60,50 @@ func TestLeaseThatWasLostUnnoticedIsNotChangedIntoAnother(t *testing.T) {
 	}
 }
 
+// Nobody else can have the lock while a writer does. So who is told by a downgrade that somebody does
+// has lost it, and must not go on to write until the next renewal.
+func TestDowngradeOfALeaseThatOthersHaveNowTellsOfTheLoss(t *testing.T) {
+	for name, theirs := range map[string][]Option{"a writer": {ForWriting()}, "a mutex": nil} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				var ends []LockEnd
+				c := f.client(t, Observe(Observer{LockEnd: func(_ context.Context, e LockEnd) { ends = append(ends, e) }}))
+				writing := must(t, c.Mutex("k", ForWriting()))
+				f.Del("k")
+				other := must(t, f.client(t).Mutex("k", theirs...))
+				_, err := writing.Downgrade(t.Context())
+				assert.ErrorIs(t, err, ErrLost)
+				assert.False(t, writing.Valid())
+				assert.Equal(t, "absent", ends[len(ends)-1].Outcome())
+				assert.NoError(t, other.Unlock(t.Context()))
+			})
+		})
+	}
+}
+
+// A key beside the lock is no word about the lease.
+func TestDowngradeBesideAForeignKeyLosesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		writing := must(t, f.client(t).Mutex("k", ForWriting(), Fenced()))
+		require.NoError(t, f.Set(newKeys("k").fence, "foreign"))
+		_, err := writing.Downgrade(t.Context())
+		assert.ErrorIs(t, err, ErrForeign)
+		assert.True(t, writing.Valid())
+		assert.NoError(t, writing.Unlock(t.Context()))
+	})
+}
+
+// After an error that is no ErrLost the lease is as it was.
+func TestDowngradeThatOutlivesItsLeaseTellsOfTheLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		writing := must(t, f.client(t).Mutex("k", ForWriting(), TTL(time.Second)))
+		f.hang()
+		_, err := writing.Downgrade(t.Context())
+		assert.ErrorIs(t, err, ErrLost)
+		assert.False(t, writing.Valid())
+	})
+}
+
 // A re-entry has the token of the outer lease, so that a store refuses what is written after that is
 // lost. One that asks the server would have a larger one, by which a store would take it.
 func TestReentryIntoALeaseThatWasLostUnnoticedIsNoNewLease(t *testing.T) {
