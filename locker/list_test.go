@@ -206,3 +206,30 @@ func TestListIsNotKeptByANodeThatHangs(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(begun), 2*DefaultNodeTimeout)
 	})
 }
+
+// Others have written to the key where the waiters of one lock should be. Nobody can wait there, which
+// hides neither who holds it nor the other locks.
+func TestAForeignQueueHidesNoLock(t *testing.T) {
+	for kind, opts := range exclusive {
+		t.Run(kind, func(t *testing.T) {
+			administered(t, func(t *testing.T, nodes fakeQuorum, client func(...ClientOption) *Client) {
+				c := client(Label("me"))
+				for _, name := range []string{"a", "k", "z"} {
+					must(t, c.Mutex(name, opts...))
+				}
+				everywhere()
+				for _, f := range nodes {
+					require.NoError(t, f.Set(newKeys("k").queue, "foreign"))
+				}
+				all := listed(t, c, "")
+				assert.Len(t, all, 3)
+				status, err := c.Inspect(t.Context(), "k")
+				require.NoError(t, err)
+				require.Len(t, status.Holders, 1)
+				assert.Equal(t, "me", status.Holders[0].Label)
+				assert.Zero(t, status.Waiters)
+				assert.Equal(t, status, all["k"])
+			})
+		})
+	}
+}

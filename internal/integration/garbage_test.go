@@ -139,6 +139,9 @@ func TestWhatOthersWriteBesideALockThatIsWaitedForKeepsItFromNobody(t *testing.T
 					do(t, srv, "DEL", broken[2])
 				}
 				do(t, srv, broken[1:]...)
+				status, err := a.Inspect(soon(t), "k")
+				require.NoError(t, err, what)
+				assert.True(t, status.Held(), what)
 				require.NoError(t, lease.Unlock(soon(t)), what)
 				r := <-waiting
 				if r.err == nil {

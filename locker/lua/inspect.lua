@@ -9,4 +9,10 @@ if kind == 'string' then
 elseif kind ~= 'none' and kind_at(KEYS[1]) ~= kind then
   value = redis.call('HGETALL', KEYS[1])
 end
-return unless_young({kind, value, redis.call('PTTL', KEYS[1]), digits(now_us() / 1000), redis.call('ZCARD', KEYS[2])}, KEYS[3], ARGV[1])
+local waiters = redis.pcall('ZCARD', KEYS[2])
+if wrong_type(waiters) then
+  waiters = 0 -- Nobody waits where others have written to the queue's key.
+elseif failed(waiters) then
+  return waiters
+end
+return unless_young({kind, value, redis.call('PTTL', KEYS[1]), digits(now_us() / 1000), waiters}, KEYS[3], ARGV[1])
