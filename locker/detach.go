@@ -70,6 +70,12 @@ func (l *Lease) apart(ctx context.Context) (*Lease, error) {
 	a.apart, a.outer = true, l.tenure.id
 	lease, err := a.try(ctx, time.Time{})
 	if err != nil {
+		if answered(err) { // the server does not know of the hold that this was to be beside
+			_ = l.confirm(ctx, "detach", false)
+		}
+		if lost := l.Err(); lost != nil {
+			return nil, lost
+		}
 		return nil, failed(fmt.Sprintf("detach %q", l.Name()), a.explain(ctx, err))
 	}
 	if err := lease.unlessItPanics(func() error { return l.confirm(ctx, "detach", true) }); err != nil {

@@ -81,6 +81,29 @@ func TestDowngradeOfALeaseThatOthersHaveNowTellsOfTheLoss(t *testing.T) {
 	}
 }
 
+// The same is so of a lease that was re-entered, and is to be detached by itself.
+func TestDetachOfALeaseThatOthersHaveNowTellsOfTheLoss(t *testing.T) {
+	for name, opts := range map[string][]Option{"reentrant": {Reentrant()}, "writer": {ForWriting()}, "reader": {ForReading()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", append(opts, As(NewOwner()))...)
+				lease := must(t, m)
+				must(t, m)
+				f.Del("k")
+				other := f.client(t).Mutex("k", opts...)
+				if name == "reader" {
+					other = f.client(t).Mutex("k", ForWriting())
+				}
+				theirs := must(t, other)
+				_, err := lease.Detach(t.Context(), time.Minute)
+				assert.ErrorIs(t, err, ErrLost)
+				assert.False(t, lease.Valid())
+				assert.NoError(t, theirs.Unlock(t.Context()))
+			})
+		})
+	}
+}
+
 // A key beside the lock is no word about the lease.
 func TestDowngradeBesideAForeignKeyLosesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
