@@ -136,9 +136,10 @@ func TestWhatOthersWriteBesideALockThatIsWaitedForKeepsItFromNobody(t *testing.T
 				lease := mustLock(t, kind.on(a, "k"))
 				waiting := goLockWaiting(t, soon(t), kind.against(b, "k"), a)
 				if broken[1] == "SET" || broken[1] == "RPUSH" {
-					do(t, srv, "DEL", broken[2])
+					replace(t, srv, broken[2], append([]string{broken[1]}, broken[3:]...)...)
+				} else {
+					do(t, srv, broken[1:]...)
 				}
-				do(t, srv, broken[1:]...)
 				status, err := a.Inspect(soon(t), "k")
 				require.NoError(t, err, what)
 				assert.True(t, status.Held(), what)
