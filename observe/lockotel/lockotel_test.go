@@ -3,8 +3,11 @@ package lockotel_test
 import (
 	"context"
 	"errors"
+	"net"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -40,17 +43,32 @@ type rig struct {
 
 func newRig(t *testing.T, opts ...lockotel.Option) *rig {
 	t.Helper()
-	r := &rig{Miniredis: miniredis.RunT(t), spans: tracetest.NewInMemoryExporter(), reader: sdkmetric.NewManualReader()}
+	server := miniredis.NewMiniRedis() // no Start: it listens nowhere
+	t.Cleanup(server.Close)
+	r := &rig{Miniredis: server, spans: tracetest.NewInMemoryExporter(), reader: sdkmetric.NewManualReader()}
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(r.spans))
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(r.reader))
 	r.tracer = tracers.Tracer("test")
 	observer, err := lockotel.New(append(opts, lockotel.WithTracerProvider(tracers), lockotel.WithMeterProvider(meters))...)
 	require.NoError(t, err)
-	rdb := redis.NewClient(&redis.Options{Addr: r.Addr()})
+	rdb := redis.NewClient(&redis.Options{
+		Addr:   "127.0.0.1:6379", // not looked up
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return server.Dial() },
+	})
 	r.client, err = locker.New(goredis.Wrap(rdb), locker.Observe(observer))
 	require.NoError(t, err)
 	t.Cleanup(func() { r.client.Close(); rdb.Close() })
 	return r
+}
+
+// bubble runs f where time passes as soon as everybody waits for it.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	runtime.GC() // go-redis keeps timers in a sync.Pool, and those of one
+	runtime.GC() // bubble cannot be used in another; this empties the pool
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(2 * time.Second) }) // go-redis' goroutines end
+		f(t)
+	})
 }
 
 // span returns the only span of that name.
@@ -170,7 +188,7 @@ func TestALossFoundByUnlockIsCounted(t *testing.T) {
 	assert.Empty(t, m["golocker.lock.hold.left"])
 }
 
-// lockSoon is a call that has little time.
+// lockSoon is a call that has little time, though enough for an answer in a bubble.
 func lockSoon(ctx context.Context, m *locker.Mutex) error {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
@@ -204,28 +222,30 @@ func TestSpansAndMetricsOfWhatFails(t *testing.T) {
 		}},
 	} {
 		t.Run(c.outcome, func(t *testing.T) {
-			r := newRig(t)
-			switch c.outcome {
-			case "absent":
-			case "unavailable":
-				r.SetError("LOADING Redis is loading the dataset in memory")
-			default:
-				r.Set("k", "somebody's")
-				r.SetTTL("k", time.Minute)
-			}
-			require.Error(t, c.take(t.Context(), r.client.Mutex("k")))
-			span := r.span(t, c.op)
-			assert.Equal(t, c.status, span.Status.Code)
-			assert.Equal(t, c.outcome, attributes(span.Attributes)["golocker.outcome"])
-			_, op, _ := strings.Cut(c.op, " ")
-			point := []string{"golocker.lock.mode", "exclusive", "golocker.op", op, "golocker.outcome", c.outcome}
-			if c.status == codes.Error {
-				assert.Equal(t, c.outcome, attributes(span.Attributes)["error.type"])
-				point = append(point, "error.type", c.outcome)
-			} else {
-				assert.NotContains(t, attributes(span.Attributes), "error.type", "no error")
-			}
-			assert.Equal(t, map[attribute.Distinct]float64{set(point...): 1}, r.metrics(t)["golocker.lock.wait"])
+			bubble(t, func(t *testing.T) {
+				r := newRig(t)
+				switch c.outcome {
+				case "absent":
+				case "unavailable":
+					r.SetError("LOADING Redis is loading the dataset in memory")
+				default:
+					r.Set("k", "somebody's")
+					r.SetTTL("k", time.Minute)
+				}
+				require.Error(t, c.take(t.Context(), r.client.Mutex("k")))
+				span := r.span(t, c.op)
+				assert.Equal(t, c.status, span.Status.Code)
+				assert.Equal(t, c.outcome, attributes(span.Attributes)["golocker.outcome"])
+				_, op, _ := strings.Cut(c.op, " ")
+				point := []string{"golocker.lock.mode", "exclusive", "golocker.op", op, "golocker.outcome", c.outcome}
+				if c.status == codes.Error {
+					assert.Equal(t, c.outcome, attributes(span.Attributes)["error.type"])
+					point = append(point, "error.type", c.outcome)
+				} else {
+					assert.NotContains(t, attributes(span.Attributes), "error.type", "no error")
+				}
+				assert.Equal(t, map[attribute.Distinct]float64{set(point...): 1}, r.metrics(t)["golocker.lock.wait"])
+			})
 		})
 	}
 }
