@@ -194,7 +194,7 @@ func TestForgedMessagesGrantNothing(t *testing.T) {
 	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		a, b := d.client(t, srv.Addr, locker.Fenced()), d.client(t, srv.Addr, locker.Fenced())
 		held := mustLock(t, a.Mutex("k"))
-		waiting := goLockWaiting(t, soon(t), b.Mutex("k"), a)
+		waiting := goLockWaiting(t, t.Context(), b.Mutex("k"), a)
 		assertAllListen(t, srv, "k")
 		reservation := do(t, srv, "ZRANGE", "__golocker:q:{k}:k", "0", "0").([]any)[0].(string)
 		channels := do(t, srv, "PUBSUB", "CHANNELS", "__golocker:c:*").([]any)
@@ -216,7 +216,7 @@ func TestForgedMessagesGrantNothing(t *testing.T) {
 		}
 		select {
 		case r := <-waiting:
-			require.FailNow(t, "a forged message has ended the wait", "%+v", r)
+			require.FailNow(t, "a forged message has ended the wait", "%v", r.err)
 		case <-time.After(200 * time.Millisecond):
 		}
 		require.NoError(t, held.Unlock(soon(t)))

@@ -58,7 +58,7 @@ func TestNothingIsSentForALeaseAfterUnlock(t *testing.T) {
 		c := d.client(t, addr, locker.TTL(renewedTTL))
 		lease := mustTryLock(t, c.Mutex("gone"))
 		require.NoError(t, mustTryLock(t, c.Mutex("renewed")).Err())
-		require.True(t, survivesRenewals(lease, 2))
+		require.True(t, survivesRenewals(lease, 2), "%v", lease.Err())
 		require.NoError(t, lease.Unlock(soon(t)))
 		after := w.Count(wire.Match{Arg: "gone"})
 		renewed := w.Count(wire.Match{Arg: "renewed"})
