@@ -20,8 +20,8 @@ type attempt struct {
 	attachID string // the detached lease to take up, if that is what it is about
 	begun    time.Time
 	apart    bool    // its lease is not to be re-entered
-	outer    string  // the hold that it re-enters, if it is known
-	within   *tenure // the same, of a call that has found it here
+	outer    *tenure // the hold of its owner that is known here, within which it is; nil if none is
+	told     bool    // the server is told of outer
 	brief    bool    // the first try need not say who holds the lock: another follows
 	more     bool    // another try follows that may do better
 	line     *line   // for which it asks; nil if for its caller alone
@@ -64,16 +64,13 @@ func (m *Mutex) begin(ctx context.Context, owner Owner) (*attempt, error) {
 // reenter gives the owner a lock that it holds on this client already. Where too
 // little of that lease is left, the server is asked, and told which it is.
 func (a *attempt) reenter() (*Lease, bool) {
-	t, joins := a.client.holdings.find(a.mutex, a.owner)
-	a.within = t
+	outer, joins := a.client.holdings.find(a.mutex, a.owner)
+	a.outer = outer
 	if !joins {
 		return nil, false
 	}
-	lease, ok := t.join(a.mutex)
-	if !ok {
-		a.outer = t.id
-	}
-	a.granted = ok
+	lease, ok := outer.join(a.mutex)
+	a.granted, a.told = ok, !ok
 	return lease, ok
 }
 
@@ -84,11 +81,11 @@ func (a *attempt) reenter() (*Lease, bool) {
 // A server that was told of a hold gives what is taken within it the token of that, and a larger one
 // where it has lost the hold. From a larger token nothing follows otherwise, and the server is asked.
 func (a *attempt) outerLost(ctx context.Context, lease *Lease, wait bool) error {
-	t := a.within
+	t := a.outer
 	if t == nil || t.token == 0 || !a.req.fenced || a.req.mode == modeRead || lease.token == t.token {
 		return nil
 	}
-	if a.outer != "" && a.client.quorum == nil {
+	if a.told && a.client.quorum == nil {
 		return t.lostUnnoticed()
 	}
 	for {

@@ -67,7 +67,7 @@ func (l *Lease) apart(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	defer a.end()
-	a.apart, a.outer = true, l.tenure.id
+	a.apart, a.outer, a.told = true, l.tenure, true
 	lease, err := a.try(ctx, time.Time{})
 	if err != nil {
 		if answered(err) { // the server does not know of the hold that this was to be beside

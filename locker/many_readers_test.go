@@ -54,7 +54,7 @@ func (g *gathering) ask(name string, m mode, o Owner, waits bool) error {
 	keys := newKeys(name)
 	r := &request{name: name, keys: &keys, mode: m, id: newID(), owner: o.name, tail: "|", ttl: time.Hour}
 	if o.alone {
-		r.within = noHold
+		r.otherHold = noHold
 	}
 	p := place{}
 	if waits {

@@ -17,21 +17,21 @@ const lookAgain = 30 * time.Second
 // tellHolds sets what the next request says of other holds of the owner.
 func (a *attempt) tellHolds() {
 	switch r := &a.req; {
-	case a.outer != "":
-		r.within = a.outer
+	case a.told:
+		r.otherHold = a.outer.id
 	case a.owner.alone:
-		r.within = noHold
+		r.otherHold = noHold
 	case r.mode == modeRead || r.mode == modeWrite:
-		r.within = a.client.holdings.reads(a.mutex, a.owner)
-		if r.within == "" && time.Since(a.looked) < lookAgain {
-			r.within = noHoldLately
+		r.otherHold = a.client.holdings.reads(a.mutex, a.owner)
+		if r.otherHold == "" && time.Since(a.looked) < lookAgain {
+			r.otherHold = noHoldLately
 		}
 	}
 }
 
 // noteHolds notes what the request was answered.
 func (a *attempt) noteHolds(err error) {
-	if a.req.within == "" && answered(err) {
+	if a.req.otherHold == "" && answered(err) {
 		a.looked = time.Now()
 	}
 }

@@ -130,7 +130,7 @@ func TestOwnerWithoutAPlaceIsLookedFor(t *testing.T) {
 		c := f.client(t)
 		keys := newKeys("k")
 		ask := func(id string, m mode, owner, within, reservation string) error {
-			r := &request{name: "k", keys: &keys, mode: m, id: id, owner: owner, within: within, tail: "|", ttl: time.Minute}
+			r := &request{name: "k", keys: &keys, mode: m, id: id, owner: owner, otherHold: within, tail: "|", ttl: time.Minute}
 			_, _, err := c.store.acquire(t.Context(), r, place{reservation: reservation, life: time.Minute})
 			return err
 		}

@@ -119,10 +119,10 @@ func (r *replay) request(c *claim) *request {
 		tail: "|" + c.name, ttl: c.ttl, px: millis(c.ttl), fenced: c.fenced,
 	}
 	if c.alone {
-		req.within = noHold
+		req.otherHold = noHold
 	}
 	if c.within != nil {
-		req.within = c.within.id()
+		req.otherHold = c.within.id()
 	}
 	return req
 }

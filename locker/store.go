@@ -56,12 +56,14 @@ type request struct {
 	mode   mode
 	id     string
 	owner  string // "" for a plain mutex
-	within string // a hold of the owner, which this may re-enter, if one is known; or noHold or noHoldLately
 	tail   string // "<label>|<metadata>"
 	ttl    time.Duration
 	px     string // the same in ms
 	fenced bool
 	unfair bool
+
+	// otherHold is the id of one that the owner has, if one is known; or noHold or noHoldLately.
+	otherHold string
 
 	native [6]string // the arguments of the SET, which is made once
 }
@@ -112,7 +114,7 @@ func acquireCall(r *request, p place, trusted string, offer []string) call {
 	}
 	keys := r.keys.all(r.id, true)
 	args := append(make([]string, 0, 15), r.id, kind, r.owner, r.tail, millis(r.ttl), keepFence(r.fenced, r.ttl),
-		p.reservation, p.channel, millis(p.life), trusted, r.within)
+		p.reservation, p.channel, millis(p.life), trusted, r.otherHold)
 	if offer != nil {
 		keys, args = append(keys, markerKey), append(args, offer...)
 	}
