@@ -347,7 +347,7 @@ func (a *attempt) ask(ctx context.Context, q *quorum, p place, g grant, first bo
 // countSplit notes whether the try has failed because others tried at the same time.
 func (a *attempt) countSplit(err error) {
 	vote, ok := errors.AsType[*QuorumError](err)
-	if ok && a.taken.certain() > 0 && vote.undecided() {
+	if ok && a.taken.certain != 0 && vote.undecided() {
 		a.splits++
 	} else {
 		a.splits = 0
@@ -358,7 +358,7 @@ func (a *attempt) countSplit(err error) {
 // not stand in the way of who waits, us included. The next one has an id of its own.
 // (Within a try it is the same: a node whose reply was lost says "yours".)
 func (a *attempt) endRound(ctx context.Context) {
-	if !a.taken.anywhere() {
+	if a.taken.may == 0 {
 		return
 	}
 	c, done := a.undo("", voidLife(a.req.ttl))
@@ -381,7 +381,7 @@ func (a *attempt) take(g grant) (*Lease, bool) {
 	if a.client.quorum != nil && a.queued {
 		g.reservation = a.slot.reservation
 	}
-	g.may = a.taken.may()
+	g.may = a.taken.may
 	lease := newLease(a.mutex, g)
 	if a.met {
 		lease.route = queued

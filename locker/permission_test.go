@@ -211,7 +211,7 @@ func TestARefusalMidwayIsCleanedUp(t *testing.T) {
 			}
 			var taken taken
 			taken.note(ballot{{in: true, Result: driver.Result{Err: driver.NewServerError(refusal)}}})
-			assert.True(t, taken.anywhere(), "also where all nodes have answered so")
+			assert.NotZero(t, taken.may, "also where all nodes have answered so")
 		})
 	})
 	t.Run("nothing was done", func(t *testing.T) {

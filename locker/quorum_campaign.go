@@ -79,7 +79,7 @@ type campaign struct {
 // put puts a question, and adds to what is known to be taken.
 func (c *campaign) put(ctx context.Context, ask question) {
 	c.scripted = c.scripted || ask.lead == nil
-	c.doubtful = c.taken.may()
+	c.doubtful = c.taken.may
 	ask.doubtful = c.doubtful
 	c.got, c.err = c.q.grant(ctx, ask, c.read)
 	c.taken.note(c.got.ballot)

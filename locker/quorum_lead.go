@@ -66,7 +66,9 @@ func (q *quorum) reader(r *request, taken *taken) func(node int, answers []drive
 		n := q.nodes[node]
 		if len(answers) == 2 {
 			given, err := n.set(r, known[node], answers)
-			taken.nodes[node].certainly = taken.nodes[node].certainly || given
+			if given {
+				taken.given(node)
+			}
 			return 0, err
 		}
 		token, _, err := r.acquired(answers[0].Value)

@@ -125,7 +125,7 @@ func TestQuorumMarkerIsThatOfTheSending(t *testing.T) {
 		answers := func(marker string) []driver.Result { return []driver.Result{{Value: "OK"}, {Value: marker}} }
 		_, err := read(0, answers("2"))
 		assert.ErrorAs(t, err, new(errNew))
-		assert.True(t, given.nodes[0].certainly)
+		assert.True(t, given.certain.has(0))
 		assert.Equal(t, "2", q.nodes[0].marker.Load().value, "it is learned already")
 		_, err = read(1, answers("1"))
 		assert.NoError(t, err)

@@ -198,16 +198,16 @@ const minSlowness = 2 * time.Millisecond
 
 // spared tells which nodes a decision can do without: those that are suspect, as long
 // as a majority is left, the worst first.
-func (q *quorum) spared() (spared [maxNodes]bool) {
+func (q *quorum) spared() (spared nodeSet) {
 	for range len(q.nodes) - majority(len(q.nodes)) {
 		worst := -1
 		for i, n := range q.nodes {
-			if !spared[i] && n.suspect() && (worst < 0 || n.behind.Load() > q.nodes[worst].behind.Load()) {
+			if !spared.has(i) && n.suspect() && (worst < 0 || n.behind.Load() > q.nodes[worst].behind.Load()) {
 				worst = i
 			}
 		}
 		if worst >= 0 {
-			spared[worst] = true
+			spared.add(worst)
 		}
 	}
 	return spared

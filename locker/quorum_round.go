@@ -14,7 +14,7 @@ type round struct {
 	in     inquiry
 	bid    *bid // of the nodes that are led up to; may be nil
 	order  order
-	spared [maxNodes]bool
+	spared nodeSet
 	doubt  nodeSet       // see question
 	done   chan struct{} // has room for one, which comes when the round is over
 
@@ -140,7 +140,7 @@ func (r *round) ask(n int, in inquiry) {
 		switch {
 		case in.needless(node.place):
 			early = append(early, answer{node.place, unasked(in.calls)})
-		case node.asked.Add(1) > maxProbes && r.spared[node.place]:
+		case node.asked.Add(1) > maxProbes && r.spared.has(node.place):
 			node.asked.Add(-1)
 			early = append(early, answer{node.place, allFailed(in.calls, driver.NotSent(errSuspect))})
 		case !node.ask(in):

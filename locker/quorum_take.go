@@ -58,7 +58,7 @@ func (q *quorum) rest(c call, got tally, taken *taken, doubtful nodeSet) *rest {
 	if bid == nil && got.unasked|refused&^doubtful|open|lost == 0 {
 		return nil
 	}
-	left := &rest{quorum: q, call: c, bid: bid, nodes: got.unasked, done: got.unasked == 0, may: taken.may(), owed: lost, lost: lost}
+	left := &rest{quorum: q, call: c, bid: bid, nodes: got.unasked, done: got.unasked == 0, may: taken.may, owed: lost, lost: lost}
 	left.refusedBy(refused &^ doubtful)
 	left.hears(got.round, open, doubtful)
 	return left
@@ -66,59 +66,33 @@ func (q *quorum) rest(c call, got tally, taken *taken, doubtful nodeSet) *rest {
 
 // taken is where a lock may have been given.
 type taken struct {
-	nodes [maxNodes]struct{ may, certainly bool }
-	bid   *bid // nil if there was none
+	may     nodeSet // that may have given it
+	certain nodeSet // of these, that have
+	bid     *bid    // nil if there was none
 }
 
 func (t *taken) note(b ballot) {
 	for i, v := range b {
 		_, isNew := errors.AsType[errNew](v.Err)
 		unknown := !v.in || v.Err != nil && !answered(v.Err) && !isNew && (driver.OutcomeOf(v.Err) == driver.OutcomeUnknown || midway(v.Err))
-		certainly := v.in && v.Err == nil
-		at := &t.nodes[i]
-		at.certainly = at.certainly || certainly
-		at.may = at.may || at.certainly || unknown
+		if v.in && v.Err == nil {
+			t.given(i)
+		} else if unknown {
+			t.may.add(i)
+		}
 	}
+}
+
+func (t *taken) given(node int) {
+	t.may.add(node)
+	t.certain.add(node)
 }
 
 // noteAsked notes the nodes that left has asked for a lock which is given up: nobody hears them.
 func (t *taken) noteAsked(left *rest) {
-	if left == nil {
-		return
+	if left != nil {
+		t.may |= left.nodes
 	}
-	for i := range t.nodes {
-		t.nodes[i].may = t.nodes[i].may || left.nodes.has(i)
-	}
-}
-
-func (t *taken) anywhere() bool {
-	for _, node := range t.nodes {
-		if node.may {
-			return true
-		}
-	}
-	return false
-}
-
-// may is the nodes that may have given the lock.
-func (t *taken) may() (nodes nodeSet) {
-	for i := range t.nodes {
-		if t.nodes[i].may {
-			nodes.add(i)
-		}
-	}
-	return nodes
-}
-
-// certain is how many nodes have given the lock.
-func (t *taken) certain() int {
-	n := 0
-	for _, node := range t.nodes {
-		if node.certainly {
-			n++
-		}
-	}
-	return n
 }
 
 // giveUp ends an attempt everywhere. It returns when the nodes have done so that are
@@ -129,7 +103,7 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 		done(true)
 		return
 	}
-	known := taken.certain()
+	known := taken.certain.len()
 	over := make(chan struct{})
 	go func() {
 		defer q.wg.Done()
@@ -138,8 +112,8 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 			close(over)
 		}
 		q.poll(q.ctx, []call{c}, func(node int, answers []driver.Result) bool {
-			missed = missed || taken.nodes[node].may && answers[0].Err != nil
-			if taken.nodes[node].certainly {
+			missed = missed || taken.may.has(node) && answers[0].Err != nil
+			if taken.certain.has(node) {
 				if known--; known == 0 {
 					close(over)
 				}
@@ -172,7 +146,7 @@ func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, tak
 		return 0, "", nil, err
 	}
 	open, lost := got.ballot.unanswered()
-	left = &rest{quorum: q, done: true, may: taken.may(), owed: lost, lost: lost}
+	left = &rest{quorum: q, done: true, may: taken.may, owed: lost, lost: lost}
 	left.hears(got.round, open, open) // none is asked again: one that refuses has nothing to take up
 	if got.tokens.largest() == 0 || r.mode == modeRead {
 		return 0, owner, left, nil
