@@ -93,6 +93,10 @@ var subscribeCases = []testCase{
 		sub := k.subscribe(k.open())
 		for i := range 20 {
 			ch := k.channel(fmt.Sprint("ch", i))
+			if i == 0 { // also where the server is slow
+				rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: ch}, wire.HoldRequest)
+				time.AfterFunc(k.time.short, rule.Release)
+			}
 			k.add(sub, ch)
 			k.publish(ch, "now")
 			k.receive(sub, ch, "now")
