@@ -200,7 +200,9 @@ func (w *timerWatch) note() {
 	}
 }
 
+// most tells by how much a timer was late at the most.
 func (w *timerWatch) most() time.Duration {
+	w.note()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.worst
