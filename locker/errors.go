@@ -221,7 +221,7 @@ func transient(err error) bool {
 		}
 	}
 	if reply, ok := errors.AsType[*driver.ServerError](err); ok {
-		return transientCodes[reply.Code] || strings.Contains(reply.Message, "max number of clients reached")
+		return transientCodes[reply.Code] || strings.Contains(reply.Message, "max number of clients") // "+ cluster connections" in a Cluster
 	}
 	return true
 }

@@ -265,13 +265,13 @@ func TestUnreachableIsNotLocked(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, lease.Unlock(t.Context()))
 
-		f.set(func() {
-			f.before = func(context.Context, driver.Command) error { return driver.NewServerError("LOADING") }
-		})
-		time.AfterFunc(time.Minute, func() { f.set(func() { f.before = nil }) })
-		lease, err = c.Mutex("k").Lock(t.Context())
-		require.NoError(t, err, "a later outage is waited out")
-		require.NoError(t, lease.Unlock(t.Context()))
+		for _, reply := range []string{"LOADING", "ERR max number of clients reached", "ERR max number of clients + cluster connections reached"} {
+			f.refuse(reply)
+			time.AfterFunc(time.Minute, func() { f.set(func() { f.before = nil }) })
+			lease, err = c.Mutex("k").Lock(t.Context())
+			require.NoError(t, err, "a later outage is waited out")
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
 	})
 }
 

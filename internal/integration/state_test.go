@@ -329,6 +329,23 @@ func TestTooManyClientsIsUnavailableNotLocked(t *testing.T) {
 	})
 }
 
+// A node of a Cluster says it in other words.
+func TestClusterNodeWithTooManyClientsIsUnavailable(t *testing.T) {
+	t.Parallel()
+	node := servertest.Cluster(t, 1).Nodes[0]
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		if !d.cluster {
+			return
+		}
+		do(t, node, "CONFIG", "SET", "maxclients", "1") // on a connection that stays
+		late := d.clusterClient(t, []string{node.Addr})
+		_, err := late.Mutex("free").TryLock(soon(t))
+		assert.ErrorIs(t, err, locker.ErrUnavailable)
+		do(t, node, "CONFIG", "SET", "maxclients", "1000")
+		assert.NoError(t, mustLock(t, late.Mutex("free")).Unlock(soon(t)))
+	})
+}
+
 // Replies that this server cannot be brought to give.
 func TestEveryTransientReplyIsUnavailableAndLosesNoLease(t *testing.T) {
 	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
