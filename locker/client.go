@@ -190,12 +190,7 @@ func (c *Client) settle(within time.Duration) {
 	}
 	idle := c.idle
 	c.mu.Unlock()
-	timer := time.NewTimer(within)
-	defer timer.Stop()
-	select {
-	case <-idle:
-	case <-timer.C:
-	}
+	await(context.Background(), idle, within)
 }
 
 // maxMissed bounds how many locks that were missed an open client remembers.
@@ -231,6 +226,19 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	case <-c.ctx.Done():
 		return ErrClosed
 	}
+}
+
+// await returns false if done was not closed in time.
+func await(ctx context.Context, done <-chan struct{}, within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // closeTime bounds each of the two parts of Close: waiting for calls in progress,

@@ -18,21 +18,13 @@ func (h *hub) listens() bool {
 	return h.up > 0
 }
 
-// ready waits a little until it is known whether messages arrive, and tells.
-func (h *hub) ready(ctx context.Context) bool {
+// ready waits a little until it is known whether messages arrive.
+func (h *hub) ready(ctx context.Context) {
 	select {
-	case <-h.settled:
-		return h.listens()
+	case <-h.settled: // nearly always
 	default:
+		await(ctx, h.settled, settleTime)
 	}
-	timer := time.NewTimer(settleTime)
-	defer timer.Stop()
-	select {
-	case <-h.settled:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return h.listens()
 }
 
 func (h *hub) run(node int, l *link) {

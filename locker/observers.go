@@ -3,7 +3,6 @@ package locker
 import (
 	"context"
 	"sync"
-	"time"
 )
 
 // observers are those of a client. There is none where nobody observes, and a lock then
@@ -136,13 +135,7 @@ func (o *observers) close() {
 	o.mu.Lock()
 	idle := o.idle
 	o.mu.Unlock()
-	if idle == nil {
-		return
-	}
-	timer := time.NewTimer(closeTime)
-	defer timer.Stop()
-	select {
-	case <-idle:
-	case <-timer.C:
+	if idle != nil {
+		await(context.Background(), idle, closeTime)
 	}
 }

@@ -160,19 +160,6 @@ func (t *tenure) endRelease(outcome error, known bool) {
 	t.vacate()
 }
 
-// await returns false if done was not closed in time.
-func await(ctx context.Context, done <-chan struct{}, within time.Duration) bool {
-	timer := time.NewTimer(within)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
-}
-
 // release makes the request until its outcome is known or it is end, and then has it made
 // in the background.
 func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, known bool) {
