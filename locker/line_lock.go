@@ -162,7 +162,7 @@ func (m *Mutex) lead(ctx context.Context, ln *line, begun time.Time, met bool) (
 		if a, err = m.begin(ctx, Owner{}); err == nil {
 			a.line, a.reason = ln, reason
 			if behind {
-				a.queueUp(ctx)
+				a.listen(ctx) // so that the first request is one for a place in the queue
 			}
 		} else if ctx.Err() != nil {
 			err = waitError(ctx, m.name, reason, begun)
@@ -177,13 +177,6 @@ func (m *Mutex) lead(ctx context.Context, ln *line, begun time.Time, met bool) (
 	}
 	forAll = err != nil && ctx.Err() == nil
 	return lease, err
-}
-
-// queueUp makes the first request one for a place in the queue.
-func (a *attempt) queueUp(ctx context.Context) {
-	a.asked = true
-	a.slot = a.client.hub.join(a.mutex, a.begun)
-	a.client.hub.ready(ctx)
 }
 
 // stoodInLineFor says who holds the lock while goroutines of this client wait for it: they
