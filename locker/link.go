@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -242,11 +243,7 @@ func (l *link) doBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 	}
 	conn, err := l.get(ctx)
 	if err != nil {
-		results := make([]driver.Result, len(cmds))
-		for i := range results {
-			results[i].Err = err
-		}
-		return results
+		return slices.Repeat([]driver.Result{{Err: err}}, len(cmds))
 	}
 	results := driver.DoBatch(ctx, conn, cmds)
 	for _, r := range results {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -140,11 +141,7 @@ func unasked(calls []call) []driver.Result {
 }
 
 func allFailed(calls []call, err error) []driver.Result {
-	results := make([]driver.Result, len(calls))
-	for i := range results {
-		results[i].Err = err
-	}
-	return results
+	return slices.Repeat([]driver.Result{{Err: err}}, len(calls))
 }
 
 // An order is that in which nodes are asked, by place.
