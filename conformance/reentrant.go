@@ -11,8 +11,8 @@ import (
 
 // reentrantCase makes a case of the level "Reentrant": an owner takes a lock again
 // that it holds.
-func reentrantCase(name string, n needs, run func(*lockKit)) testCase {
-	return levelCase("Reentrant/"+name, n, run)
+func reentrantCase(name string, run func(*lockKit)) testCase {
+	return levelCase("Reentrant/"+name, needs{}, run)
 }
 
 // reentrantCases is that level.
@@ -30,7 +30,7 @@ func reentrant(o locker.Owner, ttl time.Duration, more ...locker.Option) []locke
 // reentrantHoldCases: each Lock makes a hold of its own, and the lock is free when
 // the last one is over.
 var reentrantHoldCases = []testCase{
-	reentrantCase("SameOwner", needs{}, func(k *lockKit) {
+	reentrantCase("SameOwner", func(k *lockKit) {
 		// On one client the owner has the lock again without a request, for others
 		// it is locked.
 		c := k.client()
@@ -81,7 +81,7 @@ var reentrantHoldCases = []testCase{
 		}
 		k.free(name, "after the last Unlock")
 	}),
-	reentrantCase("OtherProcess", needs{}, func(k *lockKit) {
+	reentrantCase("OtherProcess", func(k *lockKit) {
 		// An owner is the same in every process that gives it the same name. It does
 		// not wait behind those who wait for it.
 		name, job := k.key("lock"), locker.NamedOwner("job-17")
@@ -105,7 +105,7 @@ var reentrantHoldCases = []testCase{
 		k.unlock(k.granted(waiting, k.times.poll+k.times.grant, "the other owner"))
 		k.free(name, "after the last Unlock")
 	}),
-	reentrantCase("FreeAfterLastHold", needs{}, func(k *lockKit) {
+	reentrantCase("FreeAfterLastHold", func(k *lockKit) {
 		// In whatever order the holds are given up, and however often.
 		a, b := k.client(), k.client()
 		for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}} {
@@ -129,7 +129,7 @@ var reentrantHoldCases = []testCase{
 			k.direct("DEL", name)
 		}
 	}),
-	reentrantCase("OwnDeadlines", needs{}, func(k *lockKit) {
+	reentrantCase("OwnDeadlines", func(k *lockKit) {
 		// A hold that is not renewed runs out, whatever other holds its owner has,
 		// and they do not run out with it.
 		name, owner := k.key("lock"), locker.NamedOwner("o")
@@ -160,7 +160,7 @@ var reentrantHoldCases = []testCase{
 		}
 		k.unlock(l)
 	}),
-	reentrantCase("NotAHolder", needs{}, func(k *lockKit) {
+	reentrantCase("NotAHolder", func(k *lockKit) {
 		// Unlock of a hold that has run out says so, also while its owner has
 		// others, and does not touch them.
 		name, owner := k.key("lock"), locker.NamedOwner("o")
@@ -179,7 +179,7 @@ var reentrantHoldCases = []testCase{
 		k.is("Unlock of the last hold, which has run out", k.tryUnlock(lost), locker.ErrAbsent)
 		k.free(name, "after the last hold has run out")
 	}),
-	reentrantCase("Loss", needs{}, func(k *lockKit) {
+	reentrantCase("Loss", func(k *lockKit) {
 		// All holds are renewed together and lost together, in time.
 		name, w, owner := k.key("lock"), k.newWire(), locker.NewOwner()
 		m := k.clientVia(w).Mutex(name, reentrant(owner, k.times.ttl)...)

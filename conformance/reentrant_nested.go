@@ -10,7 +10,7 @@ import (
 
 // reentrantNestedCases: what is taken under a lease, and what cannot be.
 var reentrantNestedCases = []testCase{
-	reentrantCase("Do", needs{}, func(k *lockKit) {
+	reentrantCase("Do", func(k *lockKit) {
 		// Work under the lock calls what takes the same lock. That costs nothing,
 		// and however it ends the lock is given up once.
 		c := k.client()
@@ -59,7 +59,7 @@ var reentrantNestedCases = []testCase{
 			}
 		}
 	}),
-	reentrantCase("Nested", needs{}, func(k *lockKit) {
+	reentrantCase("Nested", func(k *lockKit) {
 		// To wait for a lease that one's own context carries would never end. It is
 		// said at once, and nothing is left of it.
 		c := k.client()
@@ -100,7 +100,7 @@ var reentrantNestedCases = []testCase{
 			k.free(name, "after Do")
 		}
 	}),
-	reentrantCase("KindMismatch", needs{}, func(k *lockKit) {
+	reentrantCase("KindMismatch", func(k *lockKit) {
 		// On one name all kinds exclude each other: who has expected another kind
 		// is told at once, and does not disturb the holder.
 		c := k.client()

@@ -12,7 +12,7 @@ import (
 // reentrantRequestCases: a request about a hold that is lost, late, doubled or given
 // up, and a hold that goes to another process.
 var reentrantRequestCases = []testCase{
-	reentrantCase("LostReply", needs{}, func(k *lockKit) {
+	reentrantCase("LostReply", func(k *lockKit) {
 		// However often it was asked for, there is one hold.
 		job := locker.NamedOwner("job")
 		for i, f := range []fault{cutReply, halfReply, cutRequest, silence} {
@@ -37,7 +37,7 @@ var reentrantRequestCases = []testCase{
 			k.free(name, "after the last Unlock")
 		}
 	}),
-	reentrantCase("Duplicated", needs{}, func(k *lockKit) {
+	reentrantCase("Duplicated", func(k *lockKit) {
 		// Every request is applied twice at once, and a third time when all is over.
 		job := locker.NamedOwner("job")
 		c := k.client()
@@ -63,7 +63,7 @@ var reentrantRequestCases = []testCase{
 		k.unlock(next)
 		k.free(name, "after Unlock")
 	}),
-	reentrantCase("GivenUp", needs{}, func(k *lockKit) {
+	reentrantCase("GivenUp", func(k *lockKit) {
 		// The reply never comes, until the caller gives up. Its hold is ended and
 		// its owner's other one is not. A request that arrives later takes nothing.
 		job := locker.NamedOwner("job")
@@ -94,7 +94,7 @@ var reentrantRequestCases = []testCase{
 			k.free(name, "after Unlock")
 		}
 	}),
-	reentrantCase("DetachAttach", needs{}, func(k *lockKit) {
+	reentrantCase("DetachAttach", func(k *lockKit) {
 		// A lease that was re-entered is detached by itself: its owner keeps the
 		// others, and has a further one where it is taken up.
 		name, job := k.key("lock"), locker.NamedOwner("job")
@@ -133,8 +133,8 @@ var reentrantRequestCases = []testCase{
 		_, err = m.Attach(k.ctx, id)
 		k.is("Attach to a lock that is free", err, locker.ErrAbsent)
 	}),
-	reentrantCase("DetachAttach/GivenUp", needs{}, func(k *lockKit) { k.attachGivenUp(locker.Reentrant()) }),
-	reentrantCase("TTL/EveryKey", needs{}, func(k *lockKit) { k.everyKeyHasTTL(locker.Reentrant()) }),
+	reentrantCase("DetachAttach/GivenUp", func(k *lockKit) { k.attachGivenUp(locker.Reentrant()) }),
+	reentrantCase("TTL/EveryKey", func(k *lockKit) { k.everyKeyHasTTL(locker.Reentrant()) }),
 }
 
 // countHolds returns how many holds of a lock the server knows.

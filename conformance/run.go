@@ -297,8 +297,8 @@ func (k *kit) main() {
 	k.finish()
 }
 
-// limit runs f in a goroutine and waits for it. It reports whether f returned.
-func (k *kit) limit(d time.Duration, what string, f func()) bool {
+// limit runs f in a goroutine and waits for it. That f does not return is a fault.
+func (k *kit) limit(d time.Duration, what string, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -309,10 +309,8 @@ func (k *kit) limit(d time.Duration, what string, f func()) bool {
 	defer timer.Stop()
 	select {
 	case <-done:
-		return true
 	case <-timer.C:
 		k.Errorf("%s did not return within %v: a call is blocked for ever\n%s", what, d, k.stacks())
-		return false
 	}
 }
 
