@@ -223,8 +223,8 @@ func (k *keeper) ask() {
 	if k.asked == 0 {
 		k.asked = now()
 	}
-	_, _ = k.tree.signal(syscall.SIGTERM)
-	_, _ = k.tree.signal(syscall.SIGCONT) // what is stopped would not hear of it
+	k.tree.signal(syscall.SIGTERM)
+	k.tree.signal(syscall.SIGCONT) // what is stopped would not hear of it
 }
 
 // finish reports the end.

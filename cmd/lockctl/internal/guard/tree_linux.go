@@ -63,15 +63,15 @@ func (t tree) look() ([]int, error) {
 
 // signal sends sig to all of the tree, and returns who still runs. One that has just
 // been forked may be missed, unless it is in the group.
-func (t tree) signal(sig syscall.Signal) ([]int, error) {
+func (t tree) signal(sig syscall.Signal) []int {
 	found, err := t.members()
 	if err != nil {
 		// Without /proc there is the group alone. Ended processes of it that nobody has
 		// waited for count as running here.
 		if t.group == 0 || errors.Is(syscall.Kill(-t.group, sig), syscall.ESRCH) {
-			return nil, nil
+			return nil
 		}
-		return []int{t.group}, nil
+		return []int{t.group}
 	}
 	if t.group != 0 && len(found) > 0 {
 		_ = syscall.Kill(-t.group, sig) // nobody in it can escape by forking
@@ -81,14 +81,14 @@ func (t tree) signal(sig syscall.Signal) ([]int, error) {
 			_ = syscall.Kill(pid, sig)
 		}
 	}
-	return found, nil
+	return found
 }
 
 // kill ends the tree and returns who could not be ended within the time.
 func (t tree) kill(within time.Duration) []int {
 	end := now().add(within)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		left, _ := t.signal(syscall.SIGKILL)
+		left := t.signal(syscall.SIGKILL)
 		if len(left) == 0 || now() > end {
 			return left
 		}
