@@ -150,12 +150,12 @@ func (m *Metrics) Observer() locker.Observer {
 }
 
 // labels are those of an event about a lock.
-func (m *Metrics) labels(i locker.LockInfo, more ...string) []string {
+func (m *Metrics) labels(i locker.LockInfo) []string {
 	values := make([]string, 0, 4)
 	if m.names != nil {
 		values = append(values, m.names.label(i.Name))
 	}
-	return append(append(values, string(i.Mode)), more...)
+	return append(values, string(i.Mode))
 }
 
 func (m *Metrics) lockStart(ctx context.Context, e locker.LockStart) context.Context {
