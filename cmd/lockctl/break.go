@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -34,51 +35,65 @@ lock may have been taken away, and may be another's: look before you try again.`
 			name := args[0]
 			force := func() ([]locker.Holder, error) { return client.ForceRelease(cmd.Context(), name) }
 			if !yes {
-				status, err := client.Inspect(cmd.Context(), name)
+				shown, err := t.showAndAsk(cmd.Context(), client, name)
 				if err != nil {
 					return err
 				}
-				if !status.Held() {
-					return notHeld(name)
-				}
-				if h := status.Holders[0]; h.Foreign {
-					// It would not be broken, so that nobody need decide.
-					return &locker.ForeignError{Name: name, Type: "string", Remaining: h.Remaining}
-				}
-				if err := t.confirm(viewOf(name, status)); err != nil {
-					return err
-				}
 				// An answer takes its time, in which the lock may have become another's.
-				force = func() ([]locker.Holder, error) {
-					return client.ForceReleaseFrom(cmd.Context(), name, status.Holders...)
-				}
+				force = func() ([]locker.Holder, error) { return client.ForceReleaseFrom(cmd.Context(), name, shown...) }
 			}
 			holders, err := force()
-			if errors.Is(err, locker.ErrAbsent) {
-				return notHeld(name)
-			} else if errors.Is(err, locker.ErrTaken) {
-				return notTheirs(name, err)
-			} else if errors.Is(err, locker.ErrUnknown) {
-				// Not as where the server cannot be reached: something may have been done.
-				return &exitError{exitFailed, fmt.Errorf("%w; look who holds it before you try again", err)}
-			} else if err != nil {
-				return err
+			if err != nil {
+				return notBroken(name, err)
 			}
-			view := viewOf(name, locker.Status{Holders: holders})
-			if t.json {
-				return t.writeJSON(struct {
-					Name   string       `json:"name"`
-					Broken []holderView `json:"broken"`
-				}{name, view.Holders})
-			}
-			for _, h := range view.Holders {
-				fmt.Fprintf(t.out, "Taken from %s.\n", h.who())
-			}
-			return nil
+			return t.writeBroken(viewOf(name, locker.Status{Holders: holders}))
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
+}
+
+// showAndAsk returns who holds the lock, which is to be taken from them.
+func (t *tool) showAndAsk(ctx context.Context, client *locker.Client, name string) ([]locker.Holder, error) {
+	status, err := client.Inspect(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if !status.Held() {
+		return nil, notHeld(name)
+	}
+	if h := status.Holders[0]; h.Foreign {
+		// It would not be broken, so that nobody need decide.
+		return nil, &locker.ForeignError{Name: name, Type: "string", Remaining: h.Remaining}
+	}
+	return status.Holders, t.confirm(viewOf(name, status))
+}
+
+// notBroken is why a lock was not taken away.
+func notBroken(name string, err error) error {
+	switch {
+	case errors.Is(err, locker.ErrAbsent):
+		return notHeld(name)
+	case errors.Is(err, locker.ErrTaken):
+		return notTheirs(name, err)
+	case errors.Is(err, locker.ErrUnknown):
+		// Not as where the server cannot be reached: something may have been done.
+		return &exitError{exitFailed, fmt.Errorf("%w; look who holds it before you try again", err)}
+	}
+	return err
+}
+
+func (t *tool) writeBroken(l lockView) error {
+	if t.json {
+		return t.writeJSON(struct {
+			Name   string       `json:"name"`
+			Broken []holderView `json:"broken"`
+		}{l.Name, l.Holders})
+	}
+	for _, h := range l.Holders {
+		fmt.Fprintf(t.out, "Taken from %s.\n", h.who())
+	}
+	return nil
 }
 
 func notHeld(name string) error {
