@@ -79,7 +79,7 @@ func (n *node) say(batch []due) {
 func (n *node) told(batch []due, answers []driver.Result) {
 	left := batch[:0]
 	for i, d := range batch {
-		if unheard(answers[i]) {
+		if undone(answers[i]) {
 			left = append(left, d)
 		}
 	}

@@ -164,7 +164,7 @@ func TestQuorumNodeThatAnswersAfterTheDecisionIsNotBehind(t *testing.T) {
 		}
 		r.hear(0, []driver.Result{{}})
 		r.hear(1, []driver.Result{{}}) // before the caller has come to look
-		r.unheard()
+		r.leaveBehind()
 		assert.Zero(t, q.nodes[1].behind.Load())
 		assert.EqualValues(t, 1, q.nodes[2].behind.Load())
 	})

@@ -28,14 +28,14 @@ func (t *tenure) mayBeAt(place int) bool {
 	return (r.may &^ r.owed).has(place)
 }
 
-// unheard tells that the node has not done what it was asked, and may another time.
-func unheard(r driver.Result) bool {
+// undone tells that the node has not done what it was asked, and may another time.
+func undone(r driver.Result) bool {
 	return r.Err != nil && !noConnection(r.Err) && (driver.OutcomeOf(r.Err) != driver.OutcomeReplied || transient(r.Err))
 }
 
 // missed has the node told what it has not heard of although the others have decided that it is done.
 func (n *node) missed(c call, answer driver.Result) {
-	if c.frees == nil || !unheard(answer) || !c.frees.mayBeAt(n.place) {
+	if c.frees == nil || !undone(answer) || !c.frees.mayBeAt(n.place) {
 		return
 	}
 	c.frees = nil

@@ -126,7 +126,7 @@ func (q *quorum) canvass(ctx context.Context, ask question, show func(node int, 
 			}
 			r.end(err)
 		}
-		return r, r.unheard()
+		return r, r.leaveBehind()
 	}
 }
 

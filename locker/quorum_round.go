@@ -111,7 +111,7 @@ func (r *round) tells(rest *rest) (refused, unsent, owed, lost nodeSet) {
 	return r.refused, r.unsent, owed, r.lost & owed
 }
 
-// note needs mu, as do all below but end and unheard.
+// note needs mu, as do all below but end and leaveBehind.
 func (r *round) note(place int, answers []driver.Result) {
 	r.answered.add(place)
 	if r.over {
@@ -173,9 +173,9 @@ func (r *round) end(err error) {
 	r.finish()
 }
 
-// unheard returns the nodes that were not asked, when the round is over. Those that have
-// not answered are behind, and may owe what a bid has come to.
-func (r *round) unheard() (unasked nodeSet) {
+// leaveBehind returns the nodes that were not asked, when the round is over. Those that have
+// not answered are behind from now on, and may owe what a bid has come to.
+func (r *round) leaveBehind() (unasked nodeSet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, place := range r.order[:len(r.quorum.nodes)] {
