@@ -39,7 +39,7 @@ func (t *tool) examine(ctx context.Context, timeout time.Duration) ([]facts, err
 	if err != nil {
 		return nil, err
 	}
-	var each [][]facts = make([][]facts, len(configs))
+	each := make([][]facts, len(configs))
 	var all sync.WaitGroup
 	errs := make([]error, len(configs))
 	for i, cfg := range configs {
