@@ -76,7 +76,7 @@ func asksForJSON(args []string) bool {
 
 // longURL lets -url stand for --url, as many are used to.
 func longURL(args []string) []string {
-	args = append([]string(nil), args...)
+	args = slices.Clone(args)
 	for i, arg := range args {
 		if arg == "--" {
 			break

@@ -104,8 +104,7 @@ Exit codes: the command's own, or
   lockctl run --wait 10s deploy -- make deploy
   lockctl run --read catalogue -- ./export.sh             # beside other readers`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			dash := cmd.ArgsLenAtDash()
-			if dash < 0 && len(args) > 0 || dash != 1 && len(args) > 0 || len(args) < 2 {
+			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
 				return usage("give one key, then -- and the command: lockctl run KEY -- command")
 			}
 			return nil
@@ -140,7 +139,11 @@ Exit codes: the command's own, or
 			return r.run(cmd.Context())
 		},
 	}
-	flags := cmd.Flags()
+	f.addTo(cmd.Flags())
+	return cmd
+}
+
+func (f *runFlags) addTo(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	f.ttl = locker.DefaultTTL
 	flags.Var((*span)(&f.ttl), "ttl", "lease time: how long the others wait if this machine dies")
@@ -163,7 +166,6 @@ Exit codes: the command's own, or
 		}
 		return pflag.NormalizedName(name)
 	})
-	return cmd
 }
 
 func guardedHelp() string {
