@@ -94,7 +94,8 @@ func TestQuorumHistory(t *testing.T) {
 	assert.GreaterOrEqual(t, h.fenced.Load(), target)
 
 	healed := time.Now()
-	last := q.client(t, cfg, locker.TTL(ttl))
+	// It has yet to connect, which takes longer than the nodes were given where all is busy.
+	last := q.client(t, redlock.Config{LongestTTL: longest, NodeTimeout: patience}, locker.TTL(longest))
 	for i := range h.registers {
 		name, kind := h.lock(i)
 		lease := mustLock(t, kind.on(last, name))
