@@ -241,6 +241,7 @@ func TestARequestThatArrivesLateLeavesNothing(t *testing.T) {
 	eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
 		w, addr := newWire(t, srv.Addr)
 		c := d.client(t, addr, locker.TTL(time.Second))
+		connect(t, c)
 		require.NoError(t, mustTryLock(t, c.Mutex("warm", locker.Fenced())).Unlock(soon(t)))
 		for name, opts := range map[string][]locker.Option{"SET": nil, "EVALSHA": {locker.Fenced()}} {
 			late := w.On(wire.Match{Name: name, Arg: "late"}, wire.HoldRequest)
