@@ -51,7 +51,8 @@
 // The others matter as follows:
 //
 //	DisableRetry              no matter: what locks send is never marked retryable
-//	DisableCache              no matter; true also saves memory
+//	DisableCache              true also saves memory, and the permission for CLIENT TRACKING,
+//	                          without which rueidis gets no connection
 //	DisableAutoPipelining     no matter: lock commands are pipelined all the same
 //	AlwaysRESP2               should be true for a Cluster of Redis 8 or later, see below;
 //	                          subscribing takes one connection more

@@ -281,6 +281,29 @@ func TestReconnectRefused(t *testing.T) {
 	}
 }
 
+// The server's ACL may be changed while it runs. Of this reply rueidis makes an error of its own.
+func TestTrackingRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		hello := w.On(wire.Match{Name: "HELLO", Times: -1}, wire.Answer("%1\r\n+proto\r\n:3\r\n"))
+		defer hello.Remove()
+		tracking := w.On(wire.Match{Name: "CLIENT", Arg: "TRACKING"}, wire.Answer("+OK\r\n"))
+		conn := connect(t, rueidis.Wrap(client(t, w, func(o *rue.ClientOption) { o.DisableCache = false })))
+		listen(t, conn)
+		require.Equal(t, 1, tracking.Applied())
+		for _, refusal := range []string{"NOPERM this user has no permissions to run the 'client|tracking' command", "ERR no"} {
+			rule := w.On(wire.Match{Name: "CLIENT", Arg: "TRACKING", Times: -1}, wire.Answer("-"+refusal+"\r\n"))
+			w.KillAll()
+			synctest.Wait()
+			_, err := conn.Do(t.Context(), command("INCR", "k"))
+			reply, ok := asServerError(err)
+			require.True(t, ok, "%v", err)
+			assert.Equal(t, driver.NewServerError(refusal), reply)
+			assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+			rule.Remove()
+		}
+	})
+}
+
 // A password may be a word that servers use.
 func TestRepliesStayWhatTheyAre(t *testing.T) {
 	for _, password := range []driver.Secret{"user", "select", "p"} {

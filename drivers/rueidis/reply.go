@@ -108,12 +108,21 @@ func decoratedReply(reply *rue.RedisError) (driver.Value, error) {
 
 // refused puts a [*driver.ServerError] in the place of an error reply that rueidis
 // returns as an error of the connection: the server has refused the user, or is full.
+// Of CLIENT TRACKING, which a wrapped client may begin with, it tells the reply by its text alone.
 func refused(err error) error {
 	reply, ok := errors.AsType[*rue.RedisError](err)
-	if !ok || reply == rue.Nil {
+	text := ""
+	switch {
+	case ok && reply != rue.Nil:
+		text = reply.Error()
+	case errors.Is(err, rue.ErrNoCache):
+		text, _, ok = strings.Cut(err.Error(), ": [CLIENT ")
+	default:
+		ok = false
+	}
+	if !ok {
 		return err
 	}
-	text := reply.Error()
 	if code, _, _ := strings.Cut(text, " "); !codes[code] {
 		text = "ERR " + text // which rueidis has taken off
 	}
