@@ -69,7 +69,8 @@ var (
 	ErrDeadlock = errors.New("locker: deadlock")
 
 	// ErrInvalid: an argument or option cannot be used. Nothing was sent, but that
-	// [Lease.Do] gives its lease up all the same.
+	// [Lease.Do] gives its lease up all the same. So is a node of a Cluster that was given as a
+	// server of its own, where it is asked for a lock that others have.
 	ErrInvalid = errors.New("locker: invalid argument")
 
 	// ErrClosed: the client is closed, by [Client.Close] or because the application's own

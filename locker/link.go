@@ -2,8 +2,10 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +30,8 @@ type link struct {
 	counts    atomic.Bool // PUBLISH counts all receivers
 	cluster   atomic.Bool // keys lie on several nodes
 	apart     atomic.Bool // calls about several locks are refused
+
+	misled atomic.Bool // a node of a Cluster has said that it is one, to a client that is for a single server
 
 	asked      atomic.Pointer[time.Time] // when it was asked last what it is
 	describing sync.WaitGroup            // what asks that beside the calls
@@ -214,7 +218,7 @@ func (l *link) do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 		v, err = c.shared[l.part(cmd)].do(ctx, cmd)
 	}
 	l.note(err)
-	return v, err
+	return v, l.unmask(ctx, c.Conn, err)
 }
 
 // part is the part of the deployment that cmd is for.
@@ -233,7 +237,7 @@ func (l *link) doAlone(ctx context.Context, cmd driver.Command) (driver.Value, e
 	}
 	v, err := conn.Do(ctx, cmd)
 	l.note(err)
-	return v, err
+	return v, l.unmask(ctx, conn, err)
 }
 
 func (l *link) doBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
@@ -246,10 +250,30 @@ func (l *link) doBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 		return slices.Repeat([]driver.Result{{Err: err}}, len(cmds))
 	}
 	results := driver.DoBatch(ctx, conn, cmds)
-	for _, r := range results {
+	for i, r := range results {
 		l.note(r.Err)
+		results[i].Err = l.unmask(ctx, conn, r.Err)
 	}
 	return results
+}
+
+// unmask says what is to be mended where a node of a Cluster, which was given as a server, sends the
+// client to another node: nobody ever asks that, however long one waits. A proxy that spreads the
+// keys over a Cluster may pass such a reply on, and goes to the right node soon: so the server itself has to
+// say what it is.
+func (l *link) unmask(ctx context.Context, conn driver.Conn, err error) error {
+	reply, ok := errors.AsType[*driver.ServerError](err)
+	if !ok || reply.Code != "MOVED" || !l.described.Load() || l.cluster.Load() {
+		return err
+	}
+	if !l.misled.Load() {
+		info, _ := conn.Do(ctx, driver.Command{Args: []string{"INFO", "server"}})
+		if text, _ := info.(string); !strings.Contains(text, "redis_mode:cluster") {
+			return err
+		}
+		l.misled.Store(true)
+	}
+	return fmt.Errorf("%w: the server is a node of a Cluster: say so by mode=cluster in the DSN, or wrap a client for a Cluster (%w)", ErrInvalid, err)
 }
 
 func (l *link) note(err error) {

@@ -220,3 +220,24 @@ func TestClusterANodeThatIsDownIsUnavailableNotLocked(t *testing.T) {
 		assert.NoError(t, had(t, waiting).lease.Unlock(soon(t)))
 	})
 }
+
+// A node of a Cluster that is taken for a server of its own has the locks of some names, and sends
+// who wants the others where nobody goes: that does not pass.
+func TestANodeOfAClusterThatIsGivenAsAServerSaysSo(t *testing.T) {
+	t.Parallel()
+	cluster := servertest.Cluster(t, 2)
+	node := cluster.Nodes[0]
+	if node == cluster.NodeOf("a") {
+		node = cluster.Nodes[1]
+	}
+	eachDriver(t, func(t *testing.T, d driverUnderTest) {
+		c := d.client(t, node.Addr)
+		for _, m := range []*locker.Mutex{c.Mutex("a"), c.Mutex("a", locker.Fenced())} {
+			_, err := m.Lock(soon(t))
+			assert.ErrorIs(t, err, locker.ErrInvalid)
+			assert.NotErrorIs(t, err, locker.ErrUnavailable)
+			assert.ErrorContains(t, err, "mode=cluster")
+			requireCode(t, err, "MOVED")
+		}
+	})
+}
