@@ -217,8 +217,7 @@ func (l *link) do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 	} else {
 		v, err = c.shared[l.part(cmd)].do(ctx, cmd)
 	}
-	l.note(err)
-	return v, l.unmask(ctx, c.Conn, err)
+	return v, l.learn(ctx, c.Conn, err)
 }
 
 // part is the part of the deployment that cmd is for.
@@ -236,8 +235,7 @@ func (l *link) doAlone(ctx context.Context, cmd driver.Command) (driver.Value, e
 		return nil, err
 	}
 	v, err := conn.Do(ctx, cmd)
-	l.note(err)
-	return v, l.unmask(ctx, conn, err)
+	return v, l.learn(ctx, conn, err)
 }
 
 func (l *link) doBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
@@ -250,30 +248,57 @@ func (l *link) doBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 		return slices.Repeat([]driver.Result{{Err: err}}, len(cmds))
 	}
 	results := driver.DoBatch(ctx, conn, cmds)
-	for i, r := range results {
+	for _, r := range results {
 		l.note(r.Err)
-		results[i].Err = l.unmask(ctx, conn, r.Err)
 	}
+	l.unmask(ctx, conn, results)
 	return results
 }
 
+// learn takes note of what a single command has come to, and returns what to say of it.
+func (l *link) learn(ctx context.Context, conn driver.Conn, err error) error {
+	l.note(err)
+	if err == nil {
+		return nil
+	}
+	results := []driver.Result{{Err: err}}
+	l.unmask(ctx, conn, results)
+	return results[0].Err
+}
+
 // unmask says what is to be mended where a node of a Cluster, which was given as a server, sends the
-// client to another node: nobody ever asks that, however long one waits. A proxy that spreads the
-// keys over a Cluster may pass such a reply on, and goes to the right node soon: so the server itself has to
-// say what it is.
-func (l *link) unmask(ctx context.Context, conn driver.Conn, err error) error {
-	reply, ok := errors.AsType[*driver.ServerError](err)
-	if !ok || reply.Code != "MOVED" || !l.described.Load() || l.cluster.Load() {
-		return err
+// client to another node: nobody ever asks that, however long one waits.
+func (l *link) unmask(ctx context.Context, conn driver.Conn, results []driver.Result) {
+	if !l.described.Load() || l.cluster.Load() || !slices.ContainsFunc(results, moved) || !l.misleads(ctx, conn) {
+		return
 	}
-	if !l.misled.Load() {
-		info, _ := conn.Do(ctx, driver.Command{Args: []string{"INFO", "server"}})
-		if text, _ := info.(string); !strings.Contains(text, "redis_mode:cluster") {
-			return err
+	for i, r := range results {
+		if moved(r) {
+			results[i].Err = fmt.Errorf("%w: the server is a node of a Cluster: say so by mode=cluster in the DSN, or wrap a client for a Cluster (%w)", ErrInvalid, r.Err)
 		}
-		l.misled.Store(true)
 	}
-	return fmt.Errorf("%w: the server is a node of a Cluster: say so by mode=cluster in the DSN, or wrap a client for a Cluster (%w)", ErrInvalid, err)
+}
+
+func moved(r driver.Result) bool {
+	reply, ok := errors.AsType[*driver.ServerError](r.Err)
+	return ok && reply.Code == "MOVED"
+}
+
+// misleads asks the server itself whether it is a node of a Cluster, of which it has a part: a proxy that
+// spreads the keys over one may pass a MOVED on, and goes to the right node soon. So it is where there is
+// but one part, whose former master sends all to the new one, and the address leads there soon.
+func (l *link) misleads(ctx context.Context, conn driver.Conn) bool {
+	if l.misled.Load() {
+		return true
+	}
+	for _, ask := range []struct{ section, answer string }{{"server", "redis_mode:cluster"}, {"replication", "role:master"}} {
+		info, _ := conn.Do(ctx, driver.Command{Args: []string{"INFO", ask.section}})
+		if text, _ := info.(string); !strings.Contains(text, ask.answer) {
+			return false
+		}
+	}
+	l.misled.Store(true)
+	return true
 }
 
 func (l *link) note(err error) {

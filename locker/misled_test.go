@@ -1,0 +1,32 @@
+package locker
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// A former master of a Cluster of one part sends everybody to the new one, where the address that was
+// given may lead soon: that is waited for. A master that sends away has a part of the keys.
+func TestMovedByAServerThatIsNoMasterIsWaitedFor(t *testing.T) {
+	for info, want := range map[string]error{
+		"redis_version:7.0.15\r\nredis_mode:standalone\r\nrole:master\r\n": ErrUnavailable, // a proxy hands it on
+		"redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:slave\r\n":     ErrUnavailable,
+		"redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:master\r\n":    ErrInvalid,
+	} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			c, err := New(&informed{f, info, nil})
+			assert.NoError(t, err)
+			defer c.Close()
+			moved := driver.NewServerError("MOVED 3999 127.0.0.1:6381")
+			f.set(func() { f.before = func(context.Context, driver.Command) error { return moved } })
+			_, err = c.Mutex("k").TryLock(t.Context())
+			assert.ErrorIs(t, err, want, info)
+			assert.ErrorIs(t, err, moved)
+			f.heal()
+		})
+	}
+}
