@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -22,11 +23,22 @@ func late(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	told := fmt.Errorf("locker: no reply in time (%s)", bare(err))
+	told := &lateError{bare(err)}
 	if driver.OutcomeOf(err) == driver.OutcomeNotSent {
 		return driver.NotSent(told)
 	}
 	return told
+}
+
+type lateError struct{ err string }
+
+func (e *lateError) Error() string { return textPrefix + "no reply in time (" + e.err + ")" }
+
+// cutShort tells that a request which had failed after it took so long was given up before the time was
+// over that one has: it tells less than one before it, which had that time.
+func cutShort(err error, took, attempt time.Duration) bool {
+	_, isLate := errors.AsType[*lateError](err)
+	return took < attempt && (isLate || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
 // ended are the reasons of a call that ctx has ended, if it has: the cause, and the context's

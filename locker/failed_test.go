@@ -180,3 +180,40 @@ func TestACallThatTheLossOfAnotherLockEndsDoesNotSpeakOfThisOne(t *testing.T) {
 		})
 	}
 }
+
+// A driver may take long to find out that nobody takes its connections. The try for which there is
+// less time ends without that.
+func TestWhatEarlierTriesCameToIsTold(t *testing.T) {
+	refused := driver.NotSent(errors.New("connection refused"))
+	for name, fail := range map[string]func(ctx context.Context, lease *Lease) error{
+		"unlock":              func(_ context.Context, lease *Lease) error { return lease.Unlock(context.Background()) },
+		"unlock with its ctx": func(ctx context.Context, lease *Lease) error { return lease.Unlock(ctx) },
+		"extend":              func(ctx context.Context, lease *Lease) error { return lease.Extend(ctx, time.Minute) },
+		"renewal": func(_ context.Context, lease *Lease) error {
+			<-lease.Context().Done()
+			return context.Cause(lease.Context())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				lease, err := f.client(t).Mutex("k", TTL(10*time.Second)).Lock(t.Context())
+				require.NoError(t, err)
+				f.set(func() {
+					f.before = func(ctx context.Context, _ driver.Command) error {
+						select {
+						case <-time.After(1100 * time.Millisecond):
+							return refused
+						case <-ctx.Done():
+							return ctx.Err()
+						}
+					}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				err = fail(ctx, lease)
+				assert.ErrorContains(t, err, "connection refused")
+				assert.NotContains(t, err.Error(), "no reply")
+			})
+		})
+	}
+}

@@ -171,7 +171,8 @@ func (l *Lease) extend(ctx context.Context, op string, ttl time.Duration) error 
 	t.client.join()
 	defer t.client.leave()
 	t.rest.ask()         // they are to have it for as long as the others
-	var failures []error // the last one, and ErrUnknown from when it applies
+	var last error       // that tells something
+	var failures []error // the same, and ErrUnknown from when it applies
 	unsure := false
 	for {
 		if ctx.Err() != nil {
@@ -180,6 +181,7 @@ func (l *Lease) extend(ctx context.Context, op string, ttl time.Duration) error 
 			}
 			return fail(endedBeside(ctx, failures...)...)
 		}
+		sent := time.Now()
 		over, err := l.lengthen(ctx, ttl)
 		switch {
 		case over != nil:
@@ -190,7 +192,10 @@ func (l *Lease) extend(ctx context.Context, op string, ttl time.Duration) error 
 			return fail(err)
 		}
 		unsure = unsure || driver.OutcomeOf(err) == driver.OutcomeUnknown
-		if failures = []error{requestError(l.Name(), err)}; unsure {
+		if last == nil || !cutShort(err, time.Since(sent), l.mutex.attempt()) {
+			last = requestError(l.Name(), err)
+		}
+		if failures = []error{last}; unsure {
 			failures = append(failures, ErrUnknown)
 		}
 		if !transient(err) {

@@ -165,10 +165,12 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	default:
 		// One that was never sent says less than what came before, unless that is
 		// because the server has refused the user. One without an answer says less
-		// than a refusal that will not go away by itself.
+		// than a refusal that will not go away by itself, and less than anything if
+		// it had less time than others.
 		_, refused := errors.AsType[*driver.ServerError](err)
 		final := t.lastErr != nil && !transient(t.lastErr)
-		if t.lastErr == nil || refused || !final && driver.OutcomeOf(err) != driver.OutcomeNotSent {
+		says := driver.OutcomeOf(err) != driver.OutcomeNotSent && !cutShort(err, now.at.Sub(sent.at), t.mutex.attempt())
+		if t.lastErr == nil || refused || !final && says {
 			t.lastErr = cmp.Or(refusal(t.mutex.name, err), err)
 		}
 		t.renewAt = stampOf(now.at.Add(retryPause(t.asked)))

@@ -190,7 +190,9 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 		if driver.OutcomeOf(err) == driver.OutcomeUnknown && sent.Before(lapse) {
 			unsure = true
 		}
-		last = requestError(t.mutex.name, err)
+		if last == nil || !cutShort(err, time.Since(sent), t.mutex.attempt()) {
+			last = requestError(t.mutex.name, err)
+		}
 		pause := retryPause(t.mutex.ttl)
 		if !transient(err) || n > 0 && (pause > time.Until(end) || t.client.sleep(ctx, pause) != nil) {
 			break
