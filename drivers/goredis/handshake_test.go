@@ -47,6 +47,28 @@ func TestSilentHandshakeTakesNoLongerThanDialTimeout(t *testing.T) {
 	}
 }
 
+// What breaks before the command is begun to be written has not sent it.
+func TestBrokenHandshakeHasSentNothing(t *testing.T) {
+	for _, name := range []string{"HELLO", "AUTH", "SELECT", "CLIENT"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, conn := impatient(t)
+				if name == "AUTH" { // which a server is told that knows no HELLO
+					w.On(wire.Match{Name: "HELLO", Times: -1}, wire.Answer("-ERR unknown command 'HELLO'\r\n"))
+				}
+				w.On(wire.Match{Name: name, Times: -1}, wire.CutReply)
+				_, err := conn.Do(t.Context(), on("SET", "k", "v"))
+				results := driver.DoBatch(t.Context(), conn, []driver.Command{on("SET", "k", "v"), on("SET", "k", "w")})
+				for _, r := range append(results, driver.Result{Err: err}) {
+					require.Error(t, r.Err)
+					assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(r.Err), "%v", r.Err)
+				}
+				assert.Zero(t, w.Count(wire.Match{Name: "SET"}))
+			})
+		})
+	}
+}
+
 // A handshake of several requests has the time once, and what follows has its own.
 func TestSlowHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
