@@ -96,11 +96,11 @@ func (w *word) String() string { return string(w.text) }
 // caller has gone, and a lock that it takes now would be nobody's. The same where the server has
 // executed it: in a Cluster go-redis would follow a MOVED in a reply that it cannot read.
 //
-// Others ask for it too, in a Cluster and in hooks; but of a command without arguments
-// nothing else tells that it is written.
+// Others ask for it too, in a Cluster and in hooks; but of a command without arguments, or
+// whose first one a hook has replaced, nothing else tells that it is written.
 func (c *command) Args() []any {
 	args := c.Cmd.Args()
-	if len(args) == 1 {
+	if len(args) == 1 || !c.tells(args[1]) {
 		c.begun.Store(true)
 	}
 	err := c.ctx.Err()
@@ -111,6 +111,12 @@ func (c *command) Args() []any {
 		args = append([]any{unwritable{err}}, args[1:]...)
 	}
 	return args
+}
+
+// tells reports whether arg is the argument that tells when it is written.
+func (c *command) tells(arg any) bool {
+	w, ok := arg.(*word)
+	return ok && w.first == c
 }
 
 type unwritable struct{ err error }

@@ -27,6 +27,7 @@ var errNoCommand = errors.New("goredis: a command without a name")
 type conn struct {
 	mode   driver.Mode
 	client redis.UniversalClient
+	own    bool            // no hook of the application's sends something else in the place of a command
 	dialer *netdial.Dialer // of its own client; of a wrapped one, it has nothing to do
 
 	// distrust has the connections that there are used no more, where the client is its own: a
@@ -42,7 +43,7 @@ type conn struct {
 
 // newConn returns a conn whose Close calls closeClient, unless that is nil.
 func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dialer, closeClient func() error) *conn {
-	c := &conn{mode: mode, client: client, dialer: dialer, distrust: func() {}}
+	c := &conn{mode: mode, client: client, own: closeClient != nil, dialer: dialer, distrust: func() {}}
 	c.nodes.cluster, _ = client.(*redis.ClusterClient)
 	life, end := context.WithCancel(context.Background())
 	c.life = life

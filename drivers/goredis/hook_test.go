@@ -189,3 +189,53 @@ func TestWrapHookThatFailsAfterTheCommand(t *testing.T) {
 		})
 	}
 }
+
+// prefixes is a hook that puts the application's prefix before the key of each SET.
+type prefixes struct{}
+
+func (prefixes) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (prefixes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		prefix(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (prefixes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			prefix(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func prefix(cmd redis.Cmder) {
+	if args := cmd.Args(); cmd.Name() == "set" {
+		args[1] = "app:" + fmt.Sprint(args[1])
+	}
+}
+
+// What go-redis writes then is not what it was given, so that nothing tells when it is begun.
+func TestWrapHookThatChangesKeys(t *testing.T) {
+	server := servertest.Single(t)
+	line := newWire(t, server.Addr)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: line.Dial, MaxRetries: -1})
+	defer client.Close()
+	client.AddHook(prefixes{})
+	conn := wrap(t, client)
+	do(t, conn, "PING")
+	line.On(wire.Match{Name: "SET", Times: 2}, wire.CutReply)
+	_, err := conn.Do(soon(t), on("SET", "single", "v"))
+	unknown(t, err)
+	results := conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("SET", "batch", "v"), on("SET", "batch 2", "v")})
+	unknown(t, results[0].Err)
+	unknown(t, results[1].Err)
+	assert.Equal(t, "v", do(t, conn, "GET", "app:single"), "the test is at fault: it was not executed")
+	assert.Equal(t, "v", do(t, conn, "GET", "app:batch"), "the test is at fault: it was not executed")
+
+	line.On(wire.Match{Name: "SET", Times: 1}, wire.Answer("-OOM no\r\n"))
+	_, err = conn.Do(soon(t), on("SET", "refused", "v"))
+	assert.Equal(t, driver.NewServerError("OOM no"), err)
+}
