@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -363,48 +362,4 @@ func (b ballot) tell() []Vote {
 		}
 	}
 	return votes
-}
-
-func statusText(s Status, err error) string {
-	switch {
-	case err != nil:
-		return "another kind of value"
-	case s.Held():
-		return "held"
-	}
-	return "free"
-}
-
-// answerText names what the scripts reply, and a SET that has given the lock.
-func answerText(v driver.Value) string {
-	if v == "OK" {
-		return "yes"
-	}
-	if list, ok := v.([]any); ok && len(list) == 5 {
-		if _, ok := list[0].(string); ok { // says the script that looks for a lock
-			return statusText(parseStatus("", v))
-		}
-	}
-	status, isInt := v.(int64)
-	if !isInt {
-		var ok bool
-		if status, _, ok = splitReply(v); !ok {
-			return "an answer of another form"
-		}
-	}
-	switch status {
-	case 1:
-		return "yes"
-	case 0:
-		return "no"
-	case -1:
-		return "no longer"
-	case -2, -3:
-		return "another kind of value"
-	case -4:
-		return "deadlock"
-	case -5:
-		return "new, and not taking part yet"
-	}
-	return "answer " + strconv.FormatInt(status, 10)
 }

@@ -27,6 +27,14 @@ func impatient(t *testing.T) (*wire.Wire, driver.Conn) {
 		Timeout: 8 * time.Second, Username: "user", Password: "secret", DB: 3, ClientName: "impatient"})
 }
 
+// meetHandshake has action meet the command of that name with which go-redis sets up a connection.
+func meetHandshake(w *wire.Wire, name string, action wire.Action) {
+	if name == "AUTH" { // which a server is told that knows no HELLO
+		w.On(wire.Match{Name: "HELLO", Times: -1}, wire.Answer("-ERR unknown command 'HELLO'\r\n"))
+	}
+	w.On(wire.Match{Name: name, Times: -1}, action)
+}
+
 // A server that took connections and said nothing delayed each call by the timeout of a reply,
 // after that for connecting.
 func TestSilentHandshakeTakesNoLongerThanDialTimeout(t *testing.T) {
@@ -34,10 +42,7 @@ func TestSilentHandshakeTakesNoLongerThanDialTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, conn := impatient(t)
-				if name == "AUTH" { // which a server is told that knows no HELLO
-					w.On(wire.Match{Name: "HELLO", Times: -1}, wire.Answer("-ERR unknown command 'HELLO'\r\n"))
-				}
-				w.On(wire.Match{Name: name, Times: -1}, wire.Silence)
+				meetHandshake(w, name, wire.Silence)
 				begun := time.Now()
 				_, err := conn.Do(t.Context(), on("SET", "k", "v"))
 				assert.Error(t, err)
@@ -53,10 +58,7 @@ func TestBrokenHandshakeHasSentNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, conn := impatient(t)
-				if name == "AUTH" { // which a server is told that knows no HELLO
-					w.On(wire.Match{Name: "HELLO", Times: -1}, wire.Answer("-ERR unknown command 'HELLO'\r\n"))
-				}
-				w.On(wire.Match{Name: name, Times: -1}, wire.CutReply)
+				meetHandshake(w, name, wire.CutReply)
 				_, err := conn.Do(t.Context(), on("SET", "k", "v"))
 				results := driver.DoBatch(t.Context(), conn, []driver.Command{on("SET", "k", "v"), on("SET", "k", "w")})
 				for _, r := range append(results, driver.Result{Err: err}) {
