@@ -217,3 +217,26 @@ func TestWhatEarlierTriesCameToIsTold(t *testing.T) {
 		})
 	}
 }
+
+// What is told for the reason of a try that was cut short says nothing of what became of that one.
+func TestUnlockWhoseLastTryWasCutShortIsUnknown(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k", NoRenewal(), TTL(time.Second)))
+		time.Sleep(800 * time.Millisecond)
+		begun := time.Now()
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error {
+				if time.Since(begun) < 300*time.Millisecond { // the lease has lapsed by then
+					return driver.NewServerError("LOADING")
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
+		defer cancel()
+		err := lease.Unlock(ctx)
+		assert.ErrorIs(t, err, ErrUnknown)
+		assert.ErrorContains(t, err, "LOADING")
+	})
+}

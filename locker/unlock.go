@@ -172,7 +172,8 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 		}
 		t.endRelease(outcome, known)
 	}()
-	var last error
+	var last error // that tells something
+	became := driver.OutcomeOf(nil)
 	for n := 0; ctx.Err() == nil; n++ {
 		sent := time.Now()
 		if limit := sent.Add(releaseTime); n == 0 && limit.Before(end) {
@@ -187,7 +188,7 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 			return outcome, true
 		}
 		// A request that found nothing because the lease had lapsed released nothing.
-		if driver.OutcomeOf(err) == driver.OutcomeUnknown && sent.Before(lapse) {
+		if became = driver.OutcomeOf(err); became == driver.OutcomeUnknown && sent.Before(lapse) {
 			unsure = true
 		}
 		if last == nil || !cutShort(err, time.Since(sent), t.mutex.attempt()) {
@@ -199,7 +200,7 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 		}
 	}
 	what, reasons := fmt.Sprintf("unlock %q", t.mutex.name), endedBeside(ctx, last)
-	if unsure || driver.OutcomeOf(last) != driver.OutcomeReplied {
+	if unsure || became != driver.OutcomeReplied {
 		reasons = append([]error{ErrUnknown}, reasons...)
 	}
 	return failed(what, reasons...), false
