@@ -21,11 +21,7 @@ import (
 // server said, or did not; where the owner has re-entered, also those of [Mutex.TryLock].
 func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err error) {
 	if !l.shared() {
-		if err := l.checkTTL("detach", ttl); err != nil {
-			return "", err
-		}
-		l.tenure.rest.awaitAnswers(ctx, l.Deadline())
-		if err := l.extend(ctx, "detach", ttl); err != nil {
+		if err := l.outlast(ctx, ttl); err != nil {
 			return "", err
 		}
 		if id, ok, err := l.detach(); ok || err != nil {
@@ -41,7 +37,9 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err e
 		return "", err
 	}
 	err = own.unlessItPanics(func() (err error) {
-		id, err = own.Detach(ctx, ttl)
+		if err = own.outlast(ctx, ttl); err == nil {
+			id, err = l.leave(own)
+		}
 		return err
 	})
 	if err != nil {
@@ -55,6 +53,30 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err e
 		l.tellEnd(nil, true, false)
 	}
 	return id, nil
+}
+
+// outlast lengthens the lease for whoever is to take it up.
+func (l *Lease) outlast(ctx context.Context, ttl time.Duration) error {
+	if err := l.checkTTL("detach", ttl); err != nil {
+		return err
+	}
+	l.tenure.rest.awaitAnswers(ctx, l.Deadline())
+	return l.extend(ctx, "detach", ttl)
+}
+
+// leave detaches own, which is apart, and ends the holding of l by that, unless that is over already, by
+// Unlock or another Detach. Whoever has the mutex of own waits for that of no other tenure.
+func (l *Lease) leave(own *Lease) (id string, err error) {
+	t := l.tenure
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.checkAt(now()); l.cause != nil {
+		return "", l.cause
+	}
+	if id, _, err = own.detach(); err == nil {
+		t.letGo(l)
+	}
+	return id, err
 }
 
 // apart makes a hold of its own for the owner of l, which nobody else shares.
@@ -104,7 +126,7 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	if t.held.next != nil {
 		return "", false, nil
 	}
-	t.end(func(*Lease) error { return ErrReleased })
+	t.letGo(l)
 	t.rest.leave()
 	t.released, t.outcome = true, ErrReleased
 	t.client.dog.remove(&t.job)

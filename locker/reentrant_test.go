@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -353,4 +354,56 @@ func TestDetachOfASharedLeaseThatIsLostMeanwhile(t *testing.T) {
 		require.ErrorIs(t, <-detached, ErrLost)
 		mustPair(t, f.client(t).Mutex("k", Reentrant()))
 	})
+}
+
+// While Detach of a shared lease lengthens the hold that it leaves on the server, another call gives the
+// lease up. It is over by one of them, and the other one leaves nothing.
+func TestASharedLeaseIsDetachedOrGivenUpOnce(t *testing.T) {
+	for name, giveUp := range map[string]func(l *Lease) error{
+		"Detach": func(l *Lease) error { _, err := l.Detach(context.Background(), time.Minute); return err },
+		"Unlock": func(l *Lease) error { return l.Unlock(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", Reentrant(), As(NewOwner()))
+				outer, inner := must(t, m), must(t, m)
+				goOn := make(chan struct{})
+				f.set(func() {
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if cmd.Args[1] == holdFamily.renew.sha && !slices.Contains(cmd.Args, inner.tenure.id) {
+							<-goOn
+						}
+						return nil
+					}
+				})
+				ended := make(chan error, 2)
+				go func() { _, err := inner.Detach(t.Context(), time.Minute); ended <- err }()
+				synctest.Wait()
+				go func() { ended <- giveUp(inner) }()
+				synctest.Wait()
+				close(goOn)
+				var errs []error
+				for range 2 {
+					if err := <-ended; err != nil {
+						errs = append(errs, err)
+					}
+				}
+				require.Len(t, errs, 1)
+				assert.ErrorIs(t, errs[0], ErrReleased)
+				assert.True(t, outer.Valid())
+				require.NoError(t, outer.Unlock(t.Context()))
+				holds := 0
+				if f.Exists("k") {
+					fields, err := f.HKeys("k")
+					require.NoError(t, err)
+					for _, field := range fields {
+						if isID(field) {
+							holds++
+						}
+					}
+				}
+				assert.Equal(t, map[string]int{"Detach": 1, "Unlock": 0}[name], holds)
+			})
+		})
+	}
 }

@@ -97,12 +97,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 	for {
 		t.mu.Lock()
 		t.checkAt(now())
-		t.end(func(held *Lease) error {
-			if held == l {
-				return ErrReleased
-			}
-			return nil
-		})
+		t.letGo(l)
 		switch {
 		case t.held != nil:
 			t.mu.Unlock()
@@ -141,6 +136,16 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 			return false, true, failed(fmt.Sprintf("unlock %q", l.Name()), append([]error{ErrUnknown}, endedBeside(ctx)...)...)
 		}
 	}
+}
+
+// letGo ends the holding of l. It needs t.mu.
+func (t *tenure) letGo(l *Lease) {
+	t.end(func(held *Lease) error {
+		if held == l {
+			return ErrReleased
+		}
+		return nil
+	})
 }
 
 // endRelease notes the outcome of a release.
