@@ -128,7 +128,7 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	}
 	t.letGo(l)
 	t.rest.leave()
-	t.released, t.outcome = true, ErrReleased
+	t.released, t.outcome, l.detached = true, ErrReleased, true
 	t.client.dog.remove(&t.job)
 	t.vacate()
 	if t.mayArrive() && t.client.quorum == nil { // also when the detached lease has run out

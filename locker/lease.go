@@ -24,9 +24,10 @@ type Lease struct {
 	observation *observation // for the event of its end; nil if there is to be none
 	cause       error        // why the lease is over; nil while it is held
 	// passed tells that Unlock has given the lock to the next in line.
-	passed bool
-	route  route
-	bound  *bound // nil if the lease is as long as the tenure
+	passed   bool
+	detached bool // it was the last that held the tenure, and was left on the server
+	route    route
+	bound    *bound // nil if the lease is as long as the tenure
 
 	ctx    context.Context // made when asked for
 	cancel context.CancelCauseFunc

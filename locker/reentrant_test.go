@@ -407,3 +407,22 @@ func TestASharedLeaseIsDetachedOrGivenUpOnce(t *testing.T) {
 		})
 	}
 }
+
+// What has become of one lease of several is what its own holder has done, whatever the others do.
+func TestUnlockOfALeaseBesideOneThatIsDetachedSaysTheSameAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Reentrant(), As(NewOwner()))
+		unlocked, last := must(t, m), must(t, m)
+		lost, err := m.client.Mutex("k", Reentrant(), As(last.Owner()), MaxHold(time.Second)).Lock(t.Context())
+		require.NoError(t, err)
+		require.Same(t, last.tenure, lost.tenure)
+		require.NoError(t, unlocked.Unlock(t.Context()))
+		<-lost.Context().Done()
+		_, err = last.Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		assert.NoError(t, unlocked.Unlock(t.Context()))
+		assert.NoError(t, lost.Unlock(t.Context()))
+		assert.ErrorIs(t, last.Unlock(t.Context()), ErrReleased)
+		assert.True(t, f.Exists("k"))
+	})
+}

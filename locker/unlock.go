@@ -99,9 +99,9 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 		t.checkAt(now())
 		t.letGo(l)
 		switch {
-		case t.held != nil:
+		case t.held != nil, t.outcome == ErrReleased && !l.detached:
 			t.mu.Unlock()
-			return false, false, nil // the others hold on
+			return false, false, nil // the others hold on, or have been detached since
 		case t.released:
 			defer t.mu.Unlock()
 			return false, false, t.outcome
