@@ -190,7 +190,7 @@ func (c *Client) settle(within time.Duration) {
 	}
 	idle := c.idle
 	c.mu.Unlock()
-	await(context.Background(), idle, within)
+	await(nil, idle, within)
 }
 
 // maxMissed bounds how many locks that were missed an open client remembers.
@@ -228,15 +228,15 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// await returns false if done was not closed in time.
-func await(ctx context.Context, done <-chan struct{}, within time.Duration) bool {
+// await returns false if done was not closed in time, or before ended was, which may be nil.
+func await(ended, done <-chan struct{}, within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
 	case <-done:
 		return true
 	case <-timer.C:
-	case <-ctx.Done():
+	case <-ended:
 	}
 	return false
 }

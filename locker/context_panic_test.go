@@ -293,3 +293,24 @@ func TestAContextThatIsRecycledEndsWhatADriverDerivesOfIt(t *testing.T) {
 		l.release(l.Err())
 	})
 }
+
+// An Unlock that panics while it waits for a renewal under way leaves the release to Close, if not to the
+// background.
+func TestAContextThatPanicsInUnlockKeepsNoLock(t *testing.T) {
+	wherever(t, func(t *testing.T, f *fakeDeployment, ctx brittle) {
+		c := f.client(t)
+		lease := must(t, c.Mutex("k"))
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if cmd.Args[1] == mutexFamily.renew.sha {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}
+		})
+		time.Sleep(DefaultTTL / 3)
+		recovering(func() { _ = lease.Unlock(ctx) })
+		assert.NoError(t, c.Close())
+		assert.False(t, f.Exists("k"))
+	})
+}

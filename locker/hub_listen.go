@@ -23,7 +23,7 @@ func (h *hub) ready(ctx context.Context) {
 	select {
 	case <-h.settled: // nearly always
 	default:
-		await(ctx, h.settled, settleTime)
+		await(ctx.Done(), h.settled, settleTime)
 	}
 }
 

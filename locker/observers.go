@@ -136,6 +136,6 @@ func (o *observers) close() {
 	idle := o.idle
 	o.mu.Unlock()
 	if idle != nil {
-		await(context.Background(), idle, closeTime)
+		await(nil, idle, closeTime)
 	}
 }

@@ -123,7 +123,7 @@ func (r *rest) awaitAnswers(ctx context.Context, deadline time.Time) {
 		within = min(within, time.Until(end)/2)
 	}
 	if within > 0 {
-		await(ctx, r.bid.heard, within)
+		await(ctx.Done(), r.bid.heard, within)
 	}
 }
 

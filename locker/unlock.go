@@ -94,6 +94,7 @@ func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 // one that releases. If it need not or cannot, begun is false and err the answer; inVain
 // tells that another call releases still.
 func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (begun, inVain bool, err error) {
+	ended := ctx.Done() // asked for before anything is begun, since it may panic
 	for {
 		t.mu.Lock()
 		t.checkAt(now())
@@ -123,7 +124,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 			if renewal != nil {
 				// Nothing of a lease shall be on its way after Unlock. If it does not end
 				// in time it does no harm, as it creates nothing.
-				await(ctx, renewal, min(DefaultAttemptTimeout, time.Until(end)))
+				await(ended, renewal, min(DefaultAttemptTimeout, time.Until(end)))
 			}
 			return true, false, nil
 		}
@@ -132,7 +133,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 		}
 		other := t.gone
 		t.mu.Unlock()
-		if !await(ctx, other, time.Until(end)) {
+		if !await(ended, other, time.Until(end)) {
 			return false, true, failed(fmt.Sprintf("unlock %q", l.Name()), append([]error{ErrUnknown}, endedBeside(ctx)...)...)
 		}
 	}
