@@ -127,11 +127,12 @@ func (l *Lease) tellEnd(err error, detached, handedOn bool) {
 // observeRenewal tells the observers of a renewal's reply, before it has its effect. It
 // needs t.mu.
 func (t *tenure) observeRenewal(sent, now moment, err error) {
-	armed := t.term.deadline.Add(margin(t.lasts) - t.lasts)
+	ttl := min(t.lasts, t.asked) // where Extend asked for more, it is late only once less than that is left
+	armed := t.term.deadline.Add(margin(ttl) - ttl)
 	info := t.mutex.info()
 	info.TTL = t.asked
 	t.client.observers.renewal(Renewal{
 		LockInfo: info, Took: now.at.Sub(sent.at), Err: err,
-		Late: max(sent.at.Sub(armed)-t.lasts/3, 0), Left: t.term.leftAt(now),
+		Late: max(sent.at.Sub(armed)-ttl/3, 0), Left: t.term.leftAt(now),
 	})
 }

@@ -335,6 +335,29 @@ func TestObserverIsToldOfRenewals(t *testing.T) {
 	})
 }
 
+// How late a renewal is does not depend on what Extend has asked for beside it.
+func TestRenewalsBesideAnExtendAreNotLater(t *testing.T) {
+	const ttl = 10 * time.Second
+	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+		lease := must(t, c.Mutex("k", TTL(ttl)))
+		require.NoError(t, lease.Extend(t.Context(), MinTTL))
+		f.set(func() { f.before = refusesScript(mutexFamily.renew, errLostReply) })
+		<-lease.Context().Done()
+		synctest.Wait()
+		require.NotEmpty(t, s.renewals)
+		assert.Greater(t, s.renewals[len(s.renewals)-1].Late, ttl/2)
+	})
+	observe(t, func(t *testing.T, _ *fakeDeployment, c *Client, s *seen) {
+		require.NoError(t, must(t, c.Mutex("k", TTL(ttl))).Extend(t.Context(), time.Minute))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.NotEmpty(t, s.renewals)
+		for _, r := range s.renewals {
+			require.Zero(t, r.Late)
+		}
+	})
+}
+
 func TestObserverIsToldTheCauseOfALoss(t *testing.T) {
 	for outcome, lose := range map[string]func(f *fakeDeployment, c *Client){
 		"lost_absent": func(f *fakeDeployment, _ *Client) { f.Del("k") },

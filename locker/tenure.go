@@ -38,7 +38,7 @@ type tenure struct {
 	tidied    atomic.Bool // an errand makes its last request
 	held      *Lease      // the first of the handles that hold it; nil once it is over
 	term      term
-	lasts     time.Duration // the TTL that the last answered request has armed
+	lasts     time.Duration // the TTL that the term is of
 	// lapse is when the server has certainly let go, if no request is in flight.
 	lapse   stamp
 	renewAt stamp // zero while a renewal is asked for
@@ -245,8 +245,9 @@ func (t *tenure) end(cause func(*Lease) error) (over bool) {
 //
 // What it goes by must have been brought to the present, and so must sent.
 func (t *tenure) armed(now, sent moment, ttl time.Duration) {
-	t.term = t.term.later(newTerm(sent, ttl))
-	t.lasts = ttl
+	if arms := newTerm(sent, ttl); arms.deadline.After(t.term.deadline) {
+		t.term, t.lasts = arms, ttl
+	}
 	t.mayArm(now.at, ttl)
 	t.lastErr = nil
 }
