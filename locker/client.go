@@ -275,6 +275,7 @@ func (c *Client) Close() error {
 	c.settle(time.Second) // an Unlock that was faster than the watchdog's end
 	c.hub.close()
 	c.err = c.deployment.close()
+	c.settle(time.Second) // an Unlock whose request has ended by that
 	c.observers.close()
 
 	c.mu.Lock()

@@ -230,3 +230,59 @@ func TestCloseOnASlowServer(t *testing.T) {
 		f.heal()
 	})
 }
+
+// A slowConn is one whose requests end a while after it was closed.
+type slowConn struct {
+	*fakeConn
+	closed chan struct{}
+}
+
+func (c *slowConn) Close() error {
+	close(c.closed)
+	return c.fakeConn.Close()
+}
+
+type slowConnector struct {
+	*fakeDeployment
+	closed chan struct{}
+}
+
+func (d slowConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := d.fakeDeployment.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &slowConn{c.(*fakeConn), d.closed}, nil
+}
+
+// An Unlock that is under way when Close has waited for as long as it does is over soon after the connection
+// is. What it has not released is named.
+func TestCloseNamesWhatAnUnlockLeavesThatItBreaksOff(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		closed := make(chan struct{})
+		c, err := New(slowConnector{f, closed}, AttemptTimeout(10*time.Second))
+		require.NoError(t, err)
+		first, second := must(t, c.Mutex("first")), must(t, c.Mutex("second"))
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if cmd.Args[1] == mutexFamily.release.sha && cmd.Keys()[0] == "first" {
+					return nil
+				}
+				select {
+				case <-closed:
+				case <-ctx.Done():
+				}
+				time.Sleep(10 * time.Millisecond)
+				return driver.NotSent(driver.ErrClosed)
+			}
+		})
+		extended, unlocked := make(chan error, 1), make(chan error, 1)
+		time.AfterFunc(closeTime-time.Second, func() { unlocked <- second.Unlock(t.Context()) })
+		go func() { extended <- first.Extend(t.Context(), time.Minute) }()
+		synctest.Wait()
+		err = c.Close()
+		assert.ErrorContains(t, err, "second")
+		assert.ErrorIs(t, <-unlocked, ErrUnknown)
+		<-extended
+	})
+}
