@@ -71,6 +71,9 @@
 //	BlockingPoolSize          must leave one connection for the subscription. While there is
 //	                          none, locks poll, and a goroutine waits for one, which ends
 //	                          when there is one or the client is closed.
+//	ClusterOption.            should be set, to 8 for instance: where two nodes send each other what
+//	MaxMovedRedirections      is in a slot, as while a move of it is undone by hand, a call goes to and
+//	                          fro between them, thousands of times a second, until it has no time left
 //	Sentinel.                 should be set: without it one lost message binds
 //	TopologyRefreshInterval   the client to a former master
 //

@@ -1,8 +1,6 @@
 package integration_test
 
 import (
-	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -150,45 +148,6 @@ func TestClusterAFrozenShardDoesNotDelayTheRenewalsOfTheOthers(t *testing.T) {
 			assert.Less(t, took, time.Second)
 		}
 	})
-}
-
-// A slot moves to another node while its lock is held and waited for.
-func TestClusterALockSurvivesTheMoveOfItsSlot(t *testing.T) {
-	t.Parallel()
-	eachClusterWay(t, func(t *testing.T, d driverUnderTest) {
-		t.Parallel()
-		cluster := servertest.Cluster(t, 2)
-		a, b := d.clusterClient(t, cluster.Addrs(), locker.TTL(renewedTTL), locker.Fenced()), d.clusterClient(t, cluster.Addrs(), locker.Fenced())
-		lease := mustTryLock(t, a.Mutex("moving"))
-		waiting := goLockWaiting(t, soon(t), b.Mutex("moving"), a)
-		from, to := cluster.NodeOf("moving"), cluster.Nodes[0]
-		if to == from {
-			to = cluster.Nodes[1]
-		}
-		moveSlot(t, driver.Slot("moving"), from, to)
-		require.True(t, survivesRenewals(lease, 3), "%v", lease.Err())
-		unlocked := time.Now()
-		require.NoError(t, lease.Unlock(soon(t)))
-		next := had(t, waiting)
-		assert.Less(t, next.at.Sub(unlocked), pollBound)
-		assert.Greater(t, next.lease.Token(), lease.Token())
-		require.NoError(t, next.lease.Unlock(soon(t)))
-	})
-}
-
-// moveSlot moves a slot as redis-cli --cluster reshard does.
-func moveSlot(t *testing.T, slot int, from, to *servertest.Server) {
-	t.Helper()
-	number := strconv.Itoa(slot)
-	id := func(s *servertest.Server) string { return do(t, s, "CLUSTER", "MYID").(string) }
-	do(t, to, "CLUSTER", "SETSLOT", number, "IMPORTING", id(from))
-	do(t, from, "CLUSTER", "SETSLOT", number, "MIGRATING", id(to))
-	for _, key := range do(t, from, "CLUSTER", "GETKEYSINSLOT", number, "100").([]any) {
-		do(t, from, "MIGRATE", "127.0.0.1", to.Port(), fmt.Sprint(key), "0", "5000")
-	}
-	for _, s := range []*servertest.Server{to, from} {
-		do(t, s, "CLUSTER", "SETSLOT", number, "NODE", id(to))
-	}
 }
 
 // A node that is down takes its own slots with it only, and gives them back.
