@@ -294,6 +294,12 @@ var subscribeCases = []testCase{
 		k.publish(k.channel("a"), "x")
 		k.receive(sub, k.channel("a"), "x")
 	}},
+	{name: "Subscribe/Username", needs: needs{subscriber: true}, run: func(k *kit) {
+		// And is the same user there.
+		sub := k.subscribe(k.open(k.user("on", "~*", "&*", "+@all")), k.channel("a"))
+		k.publish(k.channel("a"), "x")
+		k.receive(sub, k.channel("a"), "x")
+	}},
 	{name: "Subscribe/NoPerm", needs: needs{subscriber: true, realServer: true}, run: func(k *kit) {
 		user, password := "conformance-"+k.prefix[13:25], "only-for-this-case"
 		if e, refused := k.direct("ACL", "SETUSER", user, "on", ">"+password, "~*", "+@all", "resetchannels", "&"+k.channel("allowed")).(*driver.ServerError); refused {

@@ -234,6 +234,7 @@ var mutants = []mutant{
 	{"sub-drops-when-unread", `Subscribe/Message Subscribe/WithoutReceive`},
 	{"sub-drops-above-500", `Subscribe/Flood`},
 	{"sub-drops-TLS", `Subscribe/TLS`},
+	{"sub-drops-username", `Subscribe/Username`},
 	{"sub-gap-at-loss", `Subscribe/Gap/Restored`},
 	{"sub-gap-too-early", `Subscribe/Gap/Restored`},
 	{"sub-handshake-no-timeout", `Subscribe/HungHandshake`},

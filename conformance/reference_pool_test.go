@@ -506,7 +506,7 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 		bound = outer
 		_ = l.SetWriteDeadline(time.Now().Add(c.cfg.DialTimeout))
 	}
-	if err := c.handshake(bound, l); err != nil {
+	if err := c.handshake(bound, l, sub); err != nil {
 		if c.bug == "failed-handshake-leaves-connection" {
 			return nil, err
 		}
@@ -534,7 +534,7 @@ func (c *refConn) manglesTLS(conf *tls.Config) *tls.Config {
 	return conf
 }
 
-func (c *refConn) handshake(ctx context.Context, l *link) error {
+func (c *refConn) handshake(ctx context.Context, l *link, sub bool) error {
 	if c.bug == "handshake-ignores-ctx" {
 		ctx = context.WithoutCancel(ctx)
 		_ = l.SetDeadline(time.Now().Add(c.cfg.DialTimeout))
@@ -544,7 +544,7 @@ func (c *refConn) handshake(ctx context.Context, l *link) error {
 	hello := []string{"HELLO", "3"}
 	if c.cfg.Password != "" && c.bug != "no-auth" {
 		user := c.cfg.Username
-		if user == "" || c.bug == "drops-username" {
+		if user == "" || c.bug == "drops-username" || sub && c.bug == "sub-drops-username" {
 			user = "default"
 		}
 		hello = append(hello, "AUTH", user, string(c.cfg.Password))
