@@ -16,9 +16,7 @@ import (
 //
 // Who knows the id can take the lock up; treat it as a secret of the lock's users.
 // After an error the lease is still held here, unless the error says otherwise. The errors are those
-// of [Lease.Extend]: [ErrInvalid] for a ttl out of the limits, what [Lease.Err] says of a
-// lease that is over, and [ErrNotHeld], [ErrUnavailable] or ErrUnknown for what the
-// server said, or did not; where the owner has re-entered, also those of [Mutex.TryLock].
+// of [Lease.Extend]; where the owner has re-entered, also those of [Mutex.TryLock].
 func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err error) {
 	if !l.shared() {
 		if err := l.outlast(ctx, ttl); err != nil {

@@ -154,9 +154,11 @@ func (l *Lease) Context() context.Context {
 // a [MaxHold] stays in force.
 //
 // It repeats the request until it is answered, ctx ends, or the lease does. Where
-// it fails, the lease is as long as it was before for all that is known; the error
-// is [ErrNotHeld] or [ErrLost] if it is over, and [ErrUnknown] if the server may have
-// lengthened it.
+// it fails, the lease is as long as it was before for all that is known. The error
+// is what [Lease.Err] says of a lease that is over, or [ErrNotHeld] if the server says so; [ErrInvalid] for
+// a ttl out of the limits; what the server refused it with, such as [ErrPermission]; [ErrClosed]; and
+// where ctx ended the cause of that, with [ErrUnavailable] if a request was not answered. It is [ErrUnknown] besides
+// if the server may have lengthened the lease.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.extend(ctx, "extend", ttl)
 }

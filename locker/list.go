@@ -35,7 +35,8 @@ const listBatch = 64
 // server does not let the user look at.
 //
 // An error ends the iteration: ErrUnavailable, ErrClosed, ErrInvalid of nodes that make no quorum, the end
-// of ctx, or a [*driver.ServerError] where SCAN is forbidden. On a quorum a minority of the nodes may
+// of ctx, or a [*driver.ServerError] where SCAN is forbidden, which is [ErrPermission] if that is by an ACL. On a
+// quorum a minority of the nodes may
 // fail, or be new: where a majority of them has lost its data less than LongestTTL ago, the
 // iteration ends with ErrUnavailable when it has gone through all that they know. What ends it for want of
 // nodes is a [*QuorumError].

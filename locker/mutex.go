@@ -155,7 +155,8 @@ func (m *Mutex) lockWaiting(ctx context.Context) (*Lease, error) {
 // It does not wait, except for the server's reply, which ctx bounds too; where the
 // reply is lost it asks again under the same id, so that the answer is the right
 // one, and on a quorum whose vote is split a few times within some 100 ms. Its other
-// errors are those of Lock, and ErrUnavailable; where ctx ends before the reply, both of them.
+// errors are those of Lock: a [*WaitError] where ctx ends before the reply, and ErrUnavailable where the
+// server cannot be reached, or serve, whichever request it is.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	if m.client.observers != nil {
 		return m.observed(ctx, "try", func(ctx context.Context) (*Lease, error) { return m.lock(ctx, false) })
