@@ -227,6 +227,33 @@ func TestARefusalMidwayIsCleanedUp(t *testing.T) {
 	})
 }
 
+// What is missing for the waiters of a lock that has been broken does not make it one that was let be.
+func TestAMissingPermissionLeavesNoLockThatIsSaidToHaveBeenLetBe(t *testing.T) {
+	f := &fakeDeployment{dial: startRedis(t)}
+	conn, err := f.Connect(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	line, holder, other := commandLine{t, conn}, f.client(t), f.client(t)
+	refused := 0
+	for what, opts := range map[string][]Option{"a mutex": nil, "reentrant": {Reentrant()}, "a writer": {ForWriting()}} {
+		for _, command := range neededCommands() {
+			m, dead := must(t, holder.Mutex("k", opts...)).mutex, newID()
+			_, err := come(t, other.Mutex("k", opts...), dead)
+			require.ErrorIs(t, err, ErrLocked)
+			line.do("HDEL", m.keys.entries, dead)
+			line.without(command, func() { _, err = other.ForceRelease(t.Context(), "k") })
+			there := line.do("EXISTS", "k") == int64(1)
+			if err != nil {
+				refused++
+				assert.ErrorIs(t, err, ErrPermission, "%s without %s", what, command)
+			}
+			assert.Equal(t, there, err != nil, "%s without %s: %v", what, command, err)
+			line.do("FLUSHALL")
+		}
+	}
+	assert.Greater(t, refused, 10)
+}
+
 // Where a queue was deleted, and its entries were not, who comes anew has a place as others.
 func TestAnEntryThatHasOutlivedItsQueueIsNoObstacle(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {

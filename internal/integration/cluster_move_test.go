@@ -134,6 +134,33 @@ func TestClusterASlotOnItsWayIsUnavailableAndLosesNothing(t *testing.T) {
 	})
 }
 
+// A script that has deleted a key finds none of its own there as soon as the slot moves, and stops. What
+// it has done by then counts.
+func TestClusterALockIsBrokenInASlotThatBeginsToMove(t *testing.T) {
+	t.Parallel()
+	cluster := servertest.Cluster(t, 2)
+	c := drivers[0].clusterClient(t, cluster.Addrs())
+	for _, kind := range lockKinds {
+		held := mustLock(t, kind.on(c, slotmate(kind, "broken")))
+		// Whoever waited is dead.
+		const reservation = "00112233445566778899aabbccddeeff"
+		node, queue, entries := cluster.NodeOf(held.Name()), "__golocker:q:{moving}:"+held.Name(), "__golocker:w:{moving}:"+held.Name()
+		do(t, node, "ZADD", queue, "1", reservation)
+		do(t, node, "HSET", entries, reservation, "gl1|0|0|1|1|m|"+reservation+"|1|0|||")
+		for _, key := range []string{queue, entries} {
+			do(t, node, "PEXPIRE", key, "60000")
+		}
+	}
+	m := beginMove(t, cluster, slotmate(plainKind, ""))
+	for _, kind := range lockKinds {
+		holders, err := c.ForceRelease(soon(t), slotmate(kind, "broken"))
+		assert.NoError(t, err, kind.name)
+		assert.Len(t, holders, 1, kind.name)
+	}
+	m.end(t)
+	assert.Empty(t, keys(t, m.to))
+}
+
 // assertRenewed waits until each of the leases has been renewed.
 func assertRenewed(t *testing.T, leases []*locker.Lease, when string) {
 	t.Helper()

@@ -76,7 +76,8 @@ local function break_it()
   else
     redis.call('DEL', KEYS[1])
   end
-  serve(KEYS[2], KEYS[3], false, '', function() return nil end)
+  -- What may not be run there leaves the waiters to their poll, and no lock unbroken.
+  pcall(serve, KEYS[2], KEYS[3], false, '', function() return nil end)
   return {1, ended, left, now}
 end
 return unless_young(break_it(), KEYS[4], ARGV[2])
