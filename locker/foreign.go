@@ -31,7 +31,7 @@ type ForeignError struct {
 func (e *ForeignError) Error() string {
 	switch {
 	case e.err != nil:
-		return fmt.Sprintf("locker: somebody has written to the keys of %q what this library does not, which has left a broken %s; see docs/format.md, and delete it", e.Name, e.Type)
+		return fmt.Sprintf("locker: somebody has written to the keys of %q%s what this library does not, which has left a broken %s; see docs/format.md, and delete it", e.Name, e.where(), e.Type)
 	case strings.HasSuffix(e.Type, "lock") || e.Type == "mutex":
 		return fmt.Sprintf("locker: the key of %q holds a %s; use the same kind of lock everywhere, or another name", e.Name, e.Type)
 	case e.Remaining > 0:
@@ -40,6 +40,21 @@ func (e *ForeignError) Error() string {
 		return fmt.Sprintf("locker: the key of %q holds a string that is not a lock of this library and never expires; delete it, or use another name", e.Name)
 	}
 	return fmt.Sprintf("locker: the key of %q holds a %s, which is not a lock of this library; delete it, or use another name", e.Name, e.Type)
+}
+
+// where names the nodes of a quorum that have said so. On one deployment it is empty.
+func (e *ForeignError) where() string {
+	vote, ok := errors.AsType[*QuorumError](e.err)
+	if !ok {
+		return ""
+	}
+	var nodes []string
+	for _, v := range vote.Votes {
+		if _, foreign := foreignReply(e.Name, v.Err); foreign {
+			nodes = append(nodes, fmt.Sprintf("node %d", v.Node))
+		}
+	}
+	return " on " + strings.Join(nodes, ", ")
 }
 
 // Is reports whether target is ErrForeign.

@@ -116,8 +116,12 @@ local function raise_token(key, retention, token)
 end
 
 -- Raises the last token to one that a client wants to be granted by a quorum, or says
--- that a larger one is known.
+-- that a larger one is known. The largest of all is agreed to where it was drawn, too, though none
+-- can follow it.
 local function agree(key, retention, token)
+  if redis.call('GET', key) == token then
+    return {1}
+  end
   local last = last_token(key)
   if last > tonumber(token) then
     return {2, digits(last)}
