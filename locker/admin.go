@@ -171,7 +171,7 @@ func (m *Mutex) adminWithin(ctx context.Context, within time.Duration, what stri
 		}
 		return v, nil
 	}
-	unknown := changes && driver.OutcomeOf(err) == driver.OutcomeUnknown
+	unknown := changes && (driver.OutcomeOf(err) == driver.OutcomeUnknown || someMayHave(err))
 	reasons := []error{requestError(m.name, late(err))}
 	switch {
 	case ctx.Err() == nil:

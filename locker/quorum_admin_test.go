@@ -131,6 +131,45 @@ func TestQuorumForceReleaseBesideAHungNodeWithinItsContext(t *testing.T) {
 	})
 }
 
+// Most nodes refuse to end a lease, which was on a bare majority, and the others do so: then the lock is anybody's.
+func TestQuorumForceReleaseThatMostNodesRefuse(t *testing.T) {
+	for name, reply := range map[string]string{
+		"no permission": "NOPERM this user has no permissions to run the 'evalsha' command",
+		"a password":    "NOAUTH Authentication required.",
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				must(t, nodes.client(t, QuorumConfig{}).Mutex("k"))
+				everywhere()
+				nodes[2].Del("k")
+				refuse := func(f *fakeDeployment) {
+					f.set(func() {
+						f.before = func(_ context.Context, cmd driver.Command) error {
+							if breakScript.runs(cmd) {
+								return driver.NewServerError(reply)
+							}
+							return nil
+						}
+					})
+				}
+				for _, f := range nodes {
+					refuse(f)
+				}
+				_, err := c.ForceRelease(t.Context(), "k")
+				require.Error(t, err)
+				assert.NotErrorIs(t, err, ErrUnknown, "nothing was changed")
+				nodes[0].heal()
+				_, err = c.ForceRelease(t.Context(), "k")
+				assert.ErrorIs(t, err, ErrUnknown)
+				assert.ErrorContains(t, err, reply)
+				must(t, c.Mutex("k"))
+			})
+		})
+	}
+}
+
 // What was asked of too few nodes tells of each what it has said.
 func TestQuorumLooksTellTheVotes(t *testing.T) {
 	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {

@@ -54,6 +54,15 @@ func mostDone(err error) bool {
 	return ok && e.most
 }
 
+// someMayHave tells of the error of a call to all nodes that some have done what they were asked, or may have, although so
+// many have refused it that as a whole it has failed.
+func someMayHave(err error) bool {
+	e, ok := errors.AsType[*QuorumError](err)
+	return ok && slices.ContainsFunc(e.Votes, func(v Vote) bool {
+		return v.Err == nil || driver.OutcomeOf(v.Err) == driver.OutcomeUnknown
+	})
+}
+
 // lacksNewNodes tells that a call has failed for want of the votes of nodes that are new, and of
 // no others: asking again at once is of no use.
 func lacksNewNodes(err error) bool {
