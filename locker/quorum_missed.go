@@ -13,9 +13,10 @@ import (
 // That is for nodes that may have the lock. One that could not be reached when it was taken has nothing, so that a node which
 // is down for long is not told of each lease.
 
-// mayBeAt tells that the node may have given the lock, for all that is known now. It leaves out one that has not answered
-// whether it has, which is told by [rest.warn] or by [bid.answer].
-func (t *tenure) mayBeAt(place int) bool {
+// missedAt is told of a node that has not heard of the release. It returns whether that is to be told at once, as the node may
+// have given the lock, for all that is known now. One that has not answered whether it has is told by [rest.warn] or by
+// [bid.answer].
+func (t *tenure) missedAt(place int) bool {
 	r := t.rest
 	if r == nil {
 		return t.may.has(place)
@@ -25,7 +26,11 @@ func (t *tenure) mayBeAt(place int) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return (r.may &^ r.owed).has(place)
+	if r.owed.has(place) {
+		r.unaware.add(place)
+		return false
+	}
+	return r.may.has(place)
 }
 
 // undone tells that the node has not done what it was asked, and may another time.
@@ -35,7 +40,7 @@ func undone(r driver.Result) bool {
 
 // missed has the node told what it has not heard of although the others have decided that it is done.
 func (n *node) missed(c call, answer driver.Result) {
-	if c.frees == nil || !undone(answer) || !c.frees.mayBeAt(n.place) {
+	if c.frees == nil || !undone(answer) || !c.frees.missedAt(n.place) {
 		return
 	}
 	c.frees = nil

@@ -76,6 +76,37 @@ func TestQuorumNodeThatIsSparedTheReleaseKeepsNoLock(t *testing.T) {
 	})
 }
 
+func (r *rest) owesAt(place int) bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.owed.has(place)
+}
+
+// Nor where it owes an answer to the request for the lock, and answers that in time.
+func TestQuorumNodeThatIsSparedTheReleaseWhileItIsAskedKeepsNoLock(t *testing.T) {
+	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+		f, n := nodes[order[2]], m.client.quorum.nodes[order[2]]
+		goOn := f.freeze()
+		for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			require.Less(t, time.Since(begun), time.Minute)
+			lease := must(t, m)
+			everywhere()
+			spared := lease.tenure.rest.owesAt(n.place) && n.suspect() && n.asked.Load() == maxProbes
+			require.NoError(t, lease.Unlock(t.Context()))
+			if spared {
+				break
+			}
+		}
+		goOn()
+		time.Sleep(duePause + 2*DefaultNodeTimeout)
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
 // Who closes the client with the lease has no time to tell more than once. But a lease that was given up before is told of.
 func TestQuorumNodeThatIsBackAtCloseKeepsNoLock(t *testing.T) {
 	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {

@@ -47,18 +47,15 @@ func (r *rest) wait() {
 	}
 }
 
-// warn tells the nodes whose time has passed that the lease is over, if it is. A release that is under way goes first: it
-// would find nothing, and seem to be that of a lease that was lost. It needs mu.
+// warn tells the nodes whose time has passed that the lease is over, if it is, and those that have answered since and have not
+// heard of that. A release that is under way goes first: it would find nothing, and seem to be that of a lease that was lost. It
+// needs mu.
 func (r *rest) warn() {
 	if !r.waits || !r.ended {
 		return
 	}
-	if nodes := r.lost &^ r.warned; nodes != 0 {
-		life := voidLife(r.tenure.mutex.ttl)
-		r.quorum.owe(r.parting(), life, nodes)
-		if r.former.script != nil { // the node may not take the lease up at all, and have it still
-			r.quorum.owe(r.former, life, nodes)
-		}
+	if nodes := (r.lost | r.unaware&r.may&^r.owed) &^ r.warned; nodes != 0 {
+		r.quorum.owe(r.parting(), voidLife(r.tenure.mutex.ttl), nodes)
 		r.warned |= nodes
 	}
 	if r.owed&^r.warned == 0 {

@@ -21,19 +21,20 @@ type rest struct {
 
 	formerEnded bool // the nodes have been told so; the tenure's mu guards it
 
-	mu     sync.Mutex
-	tenure *tenure    // once there is one
-	again  *returning // nil if no node has refused
-	nodes  nodeSet    // not asked; never changed
-	heeded nodeSet    // have nothing of the lock if they refuse
-	may    nodeSet    // may have given the lock
-	owed   nodeSet    // were asked by a script, and have not answered
-	lost   nodeSet    // of these, have had their time
-	warned nodeSet    // of these, are told to remember for long that the lease is over, see due
-	done   bool       // asked, or not to be asked any more
-	kept   bool       // not asked
-	waits  bool       // Close waits for these: the lease is given up
-	ended  bool       // that has been answered, as far as anybody counts the answers
+	mu      sync.Mutex
+	tenure  *tenure    // once there is one
+	again   *returning // nil if no node has refused
+	nodes   nodeSet    // not asked; never changed
+	heeded  nodeSet    // have nothing of the lock if they refuse
+	may     nodeSet    // may have given the lock
+	owed    nodeSet    // were asked by a script, and have not answered
+	lost    nodeSet    // of these, have had their time
+	unaware nodeSet    // were, and have not heard of the release
+	warned  nodeSet    // of these, are told to remember for long that the lease is over, see due
+	done    bool       // asked, or not to be asked any more
+	kept    bool       // not asked
+	waits   bool       // Close waits for these: the lease is given up
+	ended   bool       // that has been answered, as far as anybody counts the answers
 
 	detached bool // it was left to another process
 }
@@ -86,14 +87,14 @@ func (r *rest) settled() {
 	r.warn()
 }
 
-// endFormer tells the nodes that the id is over which the lease was taken up from: another taker,
-// which lost, may have had it at some of them, and gives it back there. It may be called on nil.
+// endFormer tells the nodes, until they answer, that the id is over which the lease was taken up from: another
+// taker, which lost, may have had it at some of them, and gives it back there. It may be called on nil.
 func (r *rest) endFormer() {
 	if r == nil || r.former.script == nil || r.formerEnded || !r.quorum.enter() {
 		return
 	}
 	defer r.quorum.wg.Done()
-	r.quorum.tell(r.former, r.quorum.all())
+	r.quorum.owe(r.former, voidLife(r.tenure.mutex.ttl), r.quorum.all())
 	r.formerEnded = true
 }
 

@@ -72,6 +72,35 @@ func TestQuorumRepeatedTakingUpLeavesTheDetachedLease(t *testing.T) {
 	})
 }
 
+// contend has two takers ask for the lease, and returns that of m, which has it. The other one was the first at node 0
+// alone, and lost is told when it has given that back.
+func (q fakeQuorum) contend(t *testing.T, m *Mutex, id string) (taken *Lease, lost chan error) {
+	t.Helper()
+	kind := []Option{Metadata("loser"), TTL(2 * time.Second)}
+	if m.mode.owned() {
+		kind = append(kind, Reentrant())
+	}
+	loser := q.client(t, QuorumConfig{}).Mutex("k", kind...)
+	isLosers := func(cmd driver.Command) bool {
+		return slices.ContainsFunc(cmd.Args, func(arg string) bool { return strings.HasSuffix(arg, "|loser") })
+	}
+	for i, f := range q {
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if isAttach(cmd) && isLosers(cmd) == (i > 0) {
+					return wait(3*time.Millisecond)(ctx, cmd)
+				}
+				return nil
+			}
+		})
+	}
+	lost = make(chan error, 1)
+	go func() { _, err := loser.Attach(t.Context(), id); lost <- err }()
+	taken, err := m.Attach(t.Context(), id)
+	require.NoError(t, err)
+	return taken, lost
+}
+
 // Of two takers one was the first at a single node, and gives that back when the other one has had
 // the lease already, and released it: nobody could take it up any more.
 func TestQuorumLoserGivesNothingBackToALeaseThatIsOver(t *testing.T) {
@@ -84,34 +113,36 @@ func TestQuorumLoserGivesNothingBackToALeaseThatIsOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachDetached(t, func(t *testing.T, nodes fakeQuorum, m *Mutex, id string) {
-				kind := []Option{Metadata("loser"), TTL(2 * time.Second)}
-				if m.mode.owned() {
-					kind = append(kind, Reentrant())
-				}
-				loser := nodes.client(t, QuorumConfig{}).Mutex("k", kind...)
-				isLosers := func(cmd driver.Command) bool {
-					return slices.ContainsFunc(cmd.Args, func(arg string) bool { return strings.HasSuffix(arg, "|loser") })
-				}
-				for i, f := range nodes {
-					f.set(func() {
-						f.before = func(ctx context.Context, cmd driver.Command) error {
-							if isAttach(cmd) && isLosers(cmd) == (i > 0) {
-								return wait(3*time.Millisecond)(ctx, cmd)
-							}
-							return nil
-						}
-					})
-				}
-				lost := make(chan error, 1)
-				go func() { _, err := loser.Attach(t.Context(), id); lost <- err }()
-				taken, err := m.Attach(t.Context(), id)
-				require.NoError(t, err)
+				taken, lost := nodes.contend(t, m, id)
 				require.NoError(t, end(t.Context(), taken))
 				require.Error(t, <-lost)
 				time.Sleep(time.Second)
 				synctest.Wait()
 				// What the taker asked this node for may come behind what the loser gives back.
 				assert.True(t, !nodes[0].Exists("k") || name == "Detach" && nodes[0].has(taken, "k"))
+			})
+		})
+	}
+}
+
+// The node where the loser has given it back does not keep it either, if it does not hear of the end at once.
+func TestQuorumNodeThatALoserGaveTheLeaseBackToHearsOfItsEnd(t *testing.T) {
+	for name, trouble := range troubles {
+		t.Run(name, func(t *testing.T) {
+			eachDetached(t, func(t *testing.T, nodes fakeQuorum, m *Mutex, id string) {
+				taken, lost := nodes.contend(t, m, id)
+				require.Error(t, <-lost)
+				synctest.Wait()
+				require.True(t, nodes[0].Exists("k"))
+				require.False(t, nodes[0].has(taken, "k"))
+				trouble(nodes[0])
+				require.NoError(t, taken.Unlock(t.Context()))
+				time.Sleep(3 * time.Second)
+				require.True(t, nodes[0].Exists("k"))
+				nodes[0].heal()
+				time.Sleep(duePause + 2*DefaultNodeTimeout)
+				synctest.Wait()
+				assert.Zero(t, nodes.holding("k"))
 			})
 		})
 	}
