@@ -264,6 +264,21 @@ func (b ballot) hinges() bool {
 	return passed > 0 && b.count(func(v vote) bool { return v.Err == nil })+passed >= majority(len(b))
 }
 
+// lockedWithout returns that others hold the lock, if that is what the vote comes to where these nodes do not answer. Who
+// waits for the lock would keep others from having it, and they him, for as long as he waits for these nodes.
+func (b ballot) lockedWithout(nodes nodeSet) error {
+	all := slices.Clone(b)
+	for i, v := range all {
+		if !v.in && nodes.has(i) {
+			all[i] = vote{in: true, Result: driver.Result{Err: driver.NotSent(errSuspect)}}
+		}
+	}
+	if err, ok := all.granted(false); ok && errors.Is(err, ErrLocked) {
+		return b.saidLocked()
+	}
+	return nil
+}
+
 // saidOther is said, but for that a lease is gone only where no node says more: one may
 // not have had it, or have forgotten it.
 func (b ballot) saidOther(is func(v vote) bool) error {

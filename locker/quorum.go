@@ -214,10 +214,11 @@ func (q *quorum) refuse(why string) {
 	q.refused.Store(&err)
 }
 
-// introduced tells that all nodes have said who they are, or have failed to.
+// introduced tells that all nodes have said who they are, or have failed to. Who has waited for the lock has
+// waited for a node that hangs as well.
 func (q *quorum) introduced(b ballot) bool {
 	for i, n := range q.nodes {
-		if !n.known.Load() && !b[i].in {
+		if !n.known.Load() && !b[i].in && !n.silent() {
 			return false
 		}
 	}

@@ -80,7 +80,7 @@ type campaign struct {
 func (c *campaign) put(ctx context.Context, ask question) {
 	c.scripted = c.scripted || ask.lead == nil
 	c.doubtful = c.taken.may
-	ask.doubtful = c.doubtful
+	ask.doubtful, ask.hasty = c.doubtful, c.try.more
 	c.got, c.err = c.q.grant(ctx, ask, c.read)
 	c.taken.note(c.got.ballot)
 }

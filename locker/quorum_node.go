@@ -210,6 +210,16 @@ func (n *node) silent() bool {
 	return first != nil && time.Since(first.until) > n.quorum.cfg.NodeTimeout/2
 }
 
+// silent are the nodes that owe an answer for long.
+func (q *quorum) silent() (silent nodeSet) {
+	for i, n := range q.nodes {
+		if n.silent() {
+			silent.add(i)
+		}
+	}
+	return silent
+}
+
 // ask puts in to the node. It returns false if the quorum is closed.
 func (n *node) ask(in inquiry) bool {
 	if n.owed.Load() == nil {

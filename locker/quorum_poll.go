@@ -79,6 +79,7 @@ type question struct {
 	bid     *bid         // that lead makes; may be nil
 	moot    *atomic.Bool // what has not gone out by the time that it is set never does; may be nil
 	earnest bool         // is put to suspect nodes, too, and they are waited for
+	hasty   bool         // nodes that hang are not waited for where others have the lock at another one
 
 	doubtful nodeSet // may be doing still what they were asked before, under the same id
 }

@@ -201,6 +201,7 @@ func (q *quorum) grant(ctx context.Context, ask question, read func(node int, an
 	if ask.moot == nil {
 		ask.moot = new(atomic.Bool)
 	}
+	var hurried error
 	round, unasked := q.canvass(ctx, ask, func(node int, answers []driver.Result) bool {
 		r := answers[0]
 		lost := leavesOpen(r, ask.doubtful.has(node))
@@ -215,6 +216,10 @@ func (q *quorum) grant(ctx context.Context, ask question, read func(node int, an
 			return false // To know that all nodes are new, all have to be heard.
 		}
 		err, ok := b.granted(false)
+		if !ok && ask.hasty {
+			hurried = b.lockedWithout(q.silent())
+			return hurried != nil
+		}
 		return ok && (err != nil || q.met.Load() || q.introduced(b))
 	})
 	for i := range b {
@@ -223,6 +228,9 @@ func (q *quorum) grant(ctx context.Context, ask question, read func(node int, an
 		}
 	}
 	err, _ := b.granted(true)
+	if hurried != nil {
+		err = hurried
+	}
 	if fault := q.fault(); fault != nil {
 		err = fault
 	}

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,56 @@ func TestQuorumReadersAreLetInTogether(t *testing.T) {
 		}
 		assert.Less(t, time.Since(begun), told)
 	})
+}
+
+// The first lock that a client gets waits until all nodes have said who they are. One that has not while the lock was
+// waited for is not waited for once more.
+func TestQuorumFirstWaiterIsToldBesideAHungNode(t *testing.T) {
+	for _, opts := range [][]Option{nil, {Fenced()}, {ForWriting()}} {
+		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+			nodes.established()
+			lease := must(t, nodes.client(t, QuorumConfig{}).Mutex("k", opts...))
+			everywhere()
+			nodes[2].hang()
+			waiting := background(t, nodes.client(t, QuorumConfig{}).Mutex("k", opts...))
+			time.Sleep(time.Second)
+			require.NoError(t, lease.Unlock(t.Context()))
+			begun := time.Now()
+			assert.NotNil(t, <-waiting)
+			assert.Less(t, time.Since(begun), told)
+		})
+	}
+}
+
+// Contenders that split the vote of the nodes that answer would all wait for those that hang, with what they have taken, and
+// split it again.
+func TestQuorumWaiterHoldsNothingForHungNodes(t *testing.T) {
+	for _, n := range []int{3, 7} {
+		for kind, opts := range owedKinds {
+			t.Run(fmt.Sprintf("%s, %d nodes", kind, n), func(t *testing.T) {
+				quorumBubble(t, n, func(t *testing.T, nodes fakeQuorum) {
+					nodes.established()
+					c := nodes.client(t, QuorumConfig{})
+					meetAt(t, c, "k")
+					for _, f := range nodes[majority(n):] {
+						f.hang()
+					}
+					lease := must(t, c.Mutex("other", opts...))
+					time.Sleep(DefaultNodeTimeout)
+					require.NoError(t, lease.Unlock(t.Context()))
+					contender := must(t, nodes[0].client(t).Mutex("k", opts...))
+					waiting := background(t, c.Mutex("k", opts...))
+					time.Sleep(20 * time.Millisecond)
+					synctest.Wait()
+					assert.Equal(t, 1, nodes.holding("k"))
+					require.NoError(t, contender.Unlock(t.Context()))
+					begun := time.Now()
+					assert.NotNil(t, <-waiting)
+					assert.Less(t, time.Since(begun), told)
+				})
+			})
+		}
+	}
 }
 
 // A reader that waits to write is told when the last other reader leaves, though the lock
