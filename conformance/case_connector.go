@@ -53,6 +53,8 @@ var connectorCases = []testCase{
 		if cfg := k.config(as); k.wire.Count(wire.Match{Arg: cfg.Username}) == 0 {
 			k.Errorf("the driver did not send the Username of its Config")
 		}
+		k.wire.KillAll() // new connections are of the same user
+		k.recovers(conn)
 		for _, fault := range []func(){k.refuseHandshakes, func() { k.wire.Refuse(true) }} {
 			fault()
 			k.wire.KillAll()
@@ -90,6 +92,9 @@ var connectorCases = []testCase{
 	}},
 	{name: "Config/ClientName", run: func(k *kit) {
 		conn := k.open(func(c *driver.Config) { c.ClientName = "conformance-test" })
+		k.reply(conn, plain("CLIENT", "GETNAME"), "conformance-test")
+		k.wire.KillAll() // and new connections have the name
+		k.recovers(conn)
 		k.reply(conn, plain("CLIENT", "GETNAME"), "conformance-test")
 	}},
 	{name: "Config/Network", run: func(k *kit) {

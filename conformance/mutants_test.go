@@ -28,6 +28,7 @@ var mutants = []mutant{
 	{"conns-are-shared", `Close/OtherConn`},
 	{"no-auth", `Config/Auth`},
 	{"drops-username", `Config/Username`},
+	{"introduces-itself-once", `Config/Username Config/ClientName`},
 	{"drops-TLS", `Config/TLS`},
 	{"tls-handshake-ignores-ctx", `Config/TLS/Hung`},
 	{"tls-handshake-has-no-timeout", `Config/TLS/Hung`},

@@ -541,9 +541,12 @@ func (c *refConn) handshake(ctx context.Context, l *link, sub bool) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
+	user, name := c.cfg.Username, c.cfg.ClientName
+	if c.met.Swap(true) && c.bug == "introduces-itself-once" {
+		user, name = "", ""
+	}
 	hello := []string{"HELLO", "3"}
 	if c.cfg.Password != "" && c.bug != "no-auth" {
-		user := c.cfg.Username
 		if user == "" || c.bug == "drops-username" || sub && c.bug == "sub-drops-username" {
 			user = "default"
 		}
@@ -553,8 +556,8 @@ func (c *refConn) handshake(ctx context.Context, l *link, sub bool) error {
 	if c.cfg.DB != 0 && c.bug != "no-select" {
 		commands = append(commands, []string{"SELECT", strconv.Itoa(c.cfg.DB)})
 	}
-	if c.cfg.ClientName != "" && c.bug != "no-client-name" {
-		commands = append(commands, []string{"CLIENT", "SETNAME", c.cfg.ClientName})
+	if name != "" && c.bug != "no-client-name" {
+		commands = append(commands, []string{"CLIENT", "SETNAME", name})
 	}
 	for _, args := range commands {
 		if _, err := l.Write(resp.AppendCommand(nil, args...)); err != nil {

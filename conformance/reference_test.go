@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -167,6 +168,7 @@ type refConn struct {
 	dialing   chan error    // bug "dials-are-shared"
 	gate      chan struct{} // has room for one; bugs "dial-holds-the-pool" and "sub-dial-holds-the-pool"
 	described driver.Value  // bug "describe-asks-once"
+	met       atomic.Bool   // whether there was a connection; bug "introduces-itself-once"
 }
 
 // A link is one network connection.
