@@ -112,6 +112,55 @@ func TestTokensGrowAlongTheLine(t *testing.T) {
 	})
 }
 
+// The tokens of a lock that is passed along run ahead of the clock. A server that loses its data, or the last
+// token alone, grants none that is smaller the moment after.
+func TestTokensGrowAcrossALossOfTheLastThatRanAhead(t *testing.T) {
+	grants := map[string]func(t *testing.T, f *fakeDeployment, m *Mutex, held *Lease) *Lease{
+		"to whoever comes": func(t *testing.T, f *fakeDeployment, m *Mutex, _ *Lease) *Lease {
+			f.FlushAll()
+			return must(t, m)
+		},
+		"to an owner who comes": func(t *testing.T, f *fakeDeployment, m *Mutex, _ *Lease) *Lease {
+			f.FlushAll()
+			return must(t, m.as(modeReentrant))
+		},
+		"to who waits": func(t *testing.T, f *fakeDeployment, m *Mutex, held *Lease) *Lease {
+			next := background(t, m)
+			f.Del(m.keys.fence)
+			require.NoError(t, held.Unlock(t.Context()))
+			synctest.Wait()
+			return granted(next)
+		},
+		"to who takes it up": func(t *testing.T, f *fakeDeployment, m *Mutex, held *Lease) *Lease {
+			id, err := held.Detach(t.Context(), time.Minute)
+			require.NoError(t, err)
+			f.Del(m.keys.fence)
+			taken, err := m.Attach(t.Context(), id)
+			require.NoError(t, err)
+			return taken
+		},
+	}
+	for what, grant := range grants {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", Fenced())
+				lease := must(t, m)
+				for _, next := range inLine(t, m, 3) {
+					require.NoError(t, lease.Unlock(t.Context()))
+					lease = granted(next)
+					require.NotNil(t, lease)
+				}
+				require.NoError(t, lease.Unlock(t.Context()))
+				last := must(t, f.client(t).Mutex("k", Fenced()))
+				time.Sleep(time.Millisecond)
+				after := grant(t, f, f.client(t).Mutex("k", Fenced()), last)
+				require.NotNil(t, after)
+				assert.Greater(t, after.Token(), last.Token())
+			})
+		})
+	}
+}
+
 // lockEnds locks m in the background, and sends what came of it.
 func lockEnds(ctx context.Context, m *Mutex) <-chan error {
 	ended := make(chan error, 1)

@@ -35,8 +35,8 @@ const (
 	// back to the server, which then knows who has waited longest.
 	hearTime = 10 * time.Millisecond
 	// tokensAhead is by how many µs reserved tokens may run ahead of the server's clock:
-	// enough of them for a turn. So long as a server that loses its data is away for
-	// longer than that, later tokens are larger.
+	// enough of them for a turn. A server that has lost the last one grants tokens that run
+	// further ahead at first, so that later ones are larger all the same: see next_token in base.lua.
 	tokensAhead = 2000
 	// fewTokens is how many are left when more are asked for.
 	fewTokens = 64

@@ -18,7 +18,7 @@ do
     end
     local token, drawn = '0', {ok = true}
     if ready and ARGV[6] ~= '0' then
-      local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+      local last = tonumber(redis.call('GET', KEYS[2]) or not node and now + 3999 or 0) -- see next_token
       drawn = {}
       if last and last >= 0 and last < 9007199254740991 then
         token = string.format('%.0f', math.max(last + 1, offer))

@@ -22,7 +22,7 @@ local function draw(e)
   if e.retention == '0' then
     return '0'
   end
-  local last = tonumber(redis.pcall('GET', KEYS[2]) or 0)
+  local last = tonumber(redis.pcall('GET', KEYS[2]) or e.now + 3999) -- see next_token
   if not last or not (last >= 0 and last < 9007199254740991) then
     return false
   end

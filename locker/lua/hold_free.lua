@@ -4,7 +4,7 @@ if not ARGV[12] and (ARGV[2] ~= 'r' or ARGV[6] == '0') and redis.call('EXISTS', 
   local t = redis.call('TIME')
   local now, token, drawn = t[1] * 1000000 + t[2], '0', true
   if ARGV[6] ~= '0' then
-    local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+    local last = tonumber(redis.call('GET', KEYS[2]) or now + 3999) -- see next_token
     drawn = last and last >= 0 and last < 9007199254740991
     if drawn then
       token = string.format('%.0f', math.max(last + 1, now))
