@@ -48,6 +48,23 @@ func TestClusterAProcessOutOfDescriptorsGoesOnAfterwards(t *testing.T) {
 	})
 }
 
+func TestSentinelAProcessOutOfDescriptorsGoesOnAfterwards(t *testing.T) {
+	if list := os.Getenv(scarceVariable); list != "" {
+		addrs := strings.Split(list, ",")
+		eachDriver(t, func(t *testing.T, d driverUnderTest) {
+			dsn := "redis://" + strings.Join(addrs[2:], ",") + "?mode=sentinel&master=" + servertest.MasterName
+			runOutOfDescriptors(t, false, addrs, func() driver.Connector { return d.byDSN(t, dsn) })
+		})
+		return
+	}
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, _ driverUnderTest) {
+		t.Parallel()
+		nodes := servertest.Sentinel(t)
+		inScarcity(t, append([]string{nodes.Data[0].Addr, nodes.Data[1].Addr}, nodes.Addrs()...)...)
+	})
+}
+
 // inScarcity makes this test in a process of its own.
 func inScarcity(t *testing.T, addrs ...string) {
 	cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
