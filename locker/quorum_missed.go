@@ -33,9 +33,11 @@ func (t *tenure) missedAt(place int) bool {
 	return r.may.has(place)
 }
 
-// undone tells that the node has not done what it was asked, and may another time.
+// undone tells that the node has not done what it was asked, and may another time, be it that somebody gives the user back
+// a permission or password.
 func undone(r driver.Result) bool {
-	return r.Err != nil && !noConnection(r.Err) && (driver.OutcomeOf(r.Err) != driver.OutcomeReplied || transient(r.Err))
+	_, foreign := foreignReply("", r.Err)
+	return r.Err != nil && !noConnection(r.Err) && !foreign
 }
 
 // missed has the node told what it has not heard of although the others have decided that it is done.

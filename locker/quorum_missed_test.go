@@ -15,6 +15,7 @@ var troubles = map[string]func(f *fakeDeployment){
 	"stands still":  (*fakeDeployment).hang,
 	"is down":       (*fakeDeployment).down,
 	"is loading":    func(f *fakeDeployment) { f.refuse("LOADING Redis is loading the dataset in memory") },
+	"refuses all":   func(f *fakeDeployment) { f.refuse("NOAUTH Authentication required.") },
 	"loses replies": func(f *fakeDeployment) { f.set(func() { f.before = fails }) },
 }
 
