@@ -2,7 +2,10 @@ package conformance
 
 import (
 	"context"
+	"encoding/hex"
+	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/golocker/golocker/conformance/wire"
@@ -300,6 +303,18 @@ var silentCases = []testCase{
 			}
 			cancel()
 			k.hides(err, string(k.config(pw).Password))
+		}
+	}},
+	{name: "Silent/Printed", run: func(k *kit) {
+		// Applications have Connectors, and print what they have. Package fmt calls no method on a
+		// Config in a field that is not exported. (A Conn is in use by other goroutines.)
+		const password = "pr1nted-pa55word"
+		c := k.connector(func(c *driver.Config) { c.Password, c.SentinelPassword = password, password })
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+			text := fmt.Sprintf(verb, c)
+			if strings.Contains(text, password) || strings.Contains(text, hex.EncodeToString([]byte(password))) {
+				k.Errorf("the Connector shows the password when it is printed by %s: keep the Config in a function, as driver.NewConnector does", verb)
+			}
 		}
 	}},
 	{name: "Silent/OpenConnector", run: func(k *kit) {

@@ -79,8 +79,8 @@ type Harness struct {
 	// replies of others.
 	Known []Deviation
 
-	// TCPOnly is for a client that ignores Config.Dial. The suite then runs in
-	// real time even on miniredis.
+	// TCPOnly is for a client that ignores Config.Dial, or waits for the network or a timer
+	// while it holds a mutex that others wait for. The suite then runs in real time even on miniredis.
 	TCPOnly bool
 }
 

@@ -48,6 +48,7 @@ var mutants = []mutant{
 	{"auth-error-shows-password", `Silent/WrongPassword Silent/Faults Config/Username`},
 	{"dial-error-shows-password", `Silent/Faults Config/Username Do/Refused/NotReplied Do/Bounded/Refused Do/Recover/Refused`},
 	{"open-error-shows-password", `Silent/OpenConnector`},
+	{"connector-shows-password", `Silent/Printed`},
 
 	// Replies.
 	{"nil-is-an-error", `Do/Reply/Nil Do/Reply/NilArray Batch/Results`},

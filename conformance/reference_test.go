@@ -69,6 +69,15 @@ type refConnector struct {
 	shared *refConn // bug "conns-are-shared"
 }
 
+// Format hides the Config.
+func (c *refConnector) Format(f fmt.State, verb rune) {
+	if c.bug == "connector-shows-password" {
+		fmt.Fprintf(f, fmt.FormatString(f, verb), struct{ cfg driver.Config }{c.cfg})
+		return
+	}
+	_, _ = io.WriteString(f, "reference")
+}
+
 func (c *refConnector) Driver() driver.Driver {
 	if c.bug == "no-driver" {
 		return nil

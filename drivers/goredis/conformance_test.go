@@ -61,7 +61,7 @@ func openWrapped(cfg driver.Config) (driver.Connector, error) {
 	if cfg.TLS != nil { // which go-redis leaves to the dialer
 		return nil, driver.ErrUnsupported
 	}
-	return wrapping{&cfg}, nil
+	return driver.NewConnector(goredis.Driver{}, wrapping{&cfg}.connect), nil
 }
 
 // forgetTimers empties the sync.Pool in which go-redis keeps timers for those
@@ -76,9 +76,7 @@ func forgetTimers() {
 // it has closed the Conn.
 type wrapping struct{ cfg *driver.Config }
 
-func (wrapping) Driver() driver.Driver { return goredis.Driver{} }
-
-func (w wrapping) Connect(ctx context.Context) (driver.Conn, error) {
+func (w wrapping) connect(ctx context.Context) (driver.Conn, error) {
 	pipelines := 0 // connections of their own, by default, and those of single commands besides
 	if w.cfg.PoolSize > 0 {
 		pipelines = -1 // none but those that PoolSize says

@@ -68,14 +68,12 @@ func openWrapped(cfg driver.Config) (driver.Connector, error) {
 	if cfg.TLS != nil || cfg.Network == "unix" {
 		return nil, driver.ErrUnsupported
 	}
-	return application{&cfg}, nil
+	return driver.NewConnector(rueidis.Driver{}, application{&cfg}.connect), nil
 }
 
 type application struct{ cfg *driver.Config }
 
-func (a application) Driver() driver.Driver { return rueidis.Driver{} }
-
-func (a application) Connect(ctx context.Context) (driver.Conn, error) {
+func (a application) connect(ctx context.Context) (driver.Conn, error) {
 	made := make(chan driver.Conn, 1)
 	failed := make(chan error, 1)
 	opened := netdial.New(*a.cfg)

@@ -64,7 +64,7 @@
 //     has closed the client that it passed in: the core does not try again. Close ends what Connect
 //     opened, including subscriptions and their goroutines, and never closes a
 //     client that the application passed in. It may be called twice.
-//   - Silent. No error text shows a password.
+//   - Silent. No error text shows a password, nor does a Connector that is printed.
 //
 // # Help
 //
