@@ -77,7 +77,8 @@ func (l *Lock) TryRLock(ctx context.Context) (*locker.Lease, error) { return l.r
 func (l *Lock) Lock(ctx context.Context) (*locker.Lease, error) { return l.write.Lock(ctx) }
 
 // TryLock takes the lock for writing if that needs no waiting, and returns a
-// [*locker.LockedError] otherwise.
+// [*locker.LockedError] otherwise. An owner that reads upgrades if nobody else does, see
+// [locker.Lease.TryUpgrade].
 func (l *Lock) TryLock(ctx context.Context) (*locker.Lease, error) { return l.write.TryLock(ctx) }
 
 // RDo runs work while it holds the lock for reading, see [locker.Mutex.Do].
