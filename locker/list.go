@@ -215,14 +215,16 @@ func masterKeys(slots driver.Value) ([]string, error) {
 		if len(fields) < 3 {
 			return nil, oddReply("list", slots)
 		}
-		first, ok := fields[0].(int64)
-		if !ok || first < 0 || first >= driver.Slots {
+		first, ok1 := fields[0].(int64)
+		last, ok2 := fields[1].(int64)
+		if !ok1 || !ok2 || first < 0 || last < first || last >= driver.Slots {
 			return nil, oddReply("list", slots)
 		}
 		if master := fmt.Sprint(fields[2]); !known[master] {
 			known[master] = true
-			// An ACL that lets locks be taken lets this key be named.
-			keys = append(keys, sidePrefix+"s:{"+slotTags()[first]+"}")
+			// A key that is not there leads to the other master where its slot is on its way, as the
+			// first or last of a range is that is being moved. An ACL that lets locks be taken lets it be named.
+			keys = append(keys, sidePrefix+"s:{"+slotTags()[(first+last)/2]+"}")
 		}
 	}
 	if keys == nil {

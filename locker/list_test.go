@@ -174,12 +174,13 @@ func TestMasterKeys(t *testing.T) {
 	keys, err := masterKeys(reply)
 	require.NoError(t, err)
 	require.Len(t, keys, 2, "one for each master")
-	assert.Equal(t, 0, driver.Slot(keys[0]))
-	assert.Equal(t, 100, driver.Slot(keys[1]))
+	assert.Equal(t, 99/2, driver.Slot(keys[0]), "neither the first nor the last of a range")
+	assert.Equal(t, 9100/2, driver.Slot(keys[1]))
 
 	_, err = masterKeys([]any{})
 	assert.ErrorIs(t, err, ErrUnavailable)
-	for _, odd := range []driver.Value{[]any{"x"}, []any{[]any{int64(-1), int64(5), node("a")}}, []any{[]any{"0", "5", node("a")}}} {
+	for _, odd := range []driver.Value{[]any{"x"}, []any{[]any{int64(-1), int64(5), node("a")}}, []any{[]any{"0", "5", node("a")}},
+		[]any{[]any{int64(5), int64(4), node("a")}}, []any{[]any{int64(5), int64(16384), node("a")}}} {
 		_, err = masterKeys(odd)
 		assert.Error(t, err)
 	}

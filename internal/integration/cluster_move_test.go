@@ -161,6 +161,22 @@ func TestClusterALockIsBrokenInASlotThatBeginsToMove(t *testing.T) {
 	assert.Empty(t, keys(t, m.to))
 }
 
+// Slots are moved from the first on. Whoever lists the locks meanwhile sees those of the others still.
+func TestClusterLocksAreListedWhileTheFirstSlotOfTheirMasterMoves(t *testing.T) {
+	t.Parallel()
+	cluster := servertest.Cluster(t, 2)
+	c := drivers[0].clusterClient(t, cluster.Addrs())
+	var names []string
+	for i := range 20 {
+		names = append(names, mustLock(t, c.Mutex(numbered("k", i))).Name())
+	}
+	const first = "{3560}" // slot 0
+	require.Zero(t, driver.Slot(first))
+	m := beginMove(t, cluster, first)
+	assert.ElementsMatch(t, names, namesListed(t, c, ""))
+	m.end(t)
+}
+
 // assertRenewed waits until each of the leases has been renewed.
 func assertRenewed(t *testing.T, leases []*locker.Lease, when string) {
 	t.Helper()
