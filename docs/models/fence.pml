@@ -228,10 +228,10 @@ inline Retake(i) {
 	}
 }
 
-/* Step 2 with the token t is applied. */
+/* Step 2 with the token t is applied: also with one from before, while step 1 is asked again. */
 inline Agree(i, t) {
 	d_step {
-		a[me].phase >= AGREEING && AGREES(i,t) && n[i].counter < t ->
+		(a[me].phase >= AGREEING || t == a[me].late) && AGREES(i,t) && n[i].counter < t ->
 		n[i].counter = MAX(n[i].counter, RAISED(i,t)); n[i].kept = KEPT;
 		Settle()
 	}
