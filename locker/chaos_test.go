@@ -31,6 +31,7 @@ type chaos struct {
 	mu    sync.Mutex
 	r     *rand.Rand
 	quiet bool
+	cut   bool // all requests are lost
 	// together lets commands of several callers share a batch, which is answered as
 	// late as the last of its commands.
 	together bool
@@ -39,11 +40,16 @@ type chaos struct {
 	alter func(cmd driver.Command) (driver.Command, driver.Value)
 }
 
+const lostRequest = 6
+
 func (x *chaos) roll() (kind int, d1, d2 time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.quiet {
+	switch {
+	case x.quiet:
 		return 0, 0, 0
+	case x.cut:
+		return lostRequest, 0, 0
 	}
 	late := x.late
 	if late == 0 {
@@ -52,6 +58,13 @@ func (x *chaos) roll() (kind int, d1, d2 time.Duration) {
 	ms := int(late.Milliseconds())
 	k := x.r.IntN(10)
 	return k, time.Duration(x.r.IntN(ms)) * time.Millisecond, time.Duration(x.r.IntN(ms)) * time.Millisecond
+}
+
+// turn changes what goes wrong.
+func (x *chaos) turn(change func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	change()
 }
 
 func (x *chaos) Connect(ctx context.Context) (driver.Conn, error) {
@@ -100,7 +113,7 @@ func (c *chaosConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, e
 		case kind < 5:
 		case kind == 5: // late execution
 			time.Sleep(d1)
-		case kind == 6: // lost request
+		case kind == lostRequest:
 			return
 		case kind == 7: // lost reply
 			c.fakeConn.Do(c.bg, cmd)
