@@ -116,11 +116,11 @@ func TestWaitersOfAHeldLockAskAboutOnceASecond(t *testing.T) {
 // I2: who was cut off from the server for less than the lease keeps it.
 func TestAFreezeShorterThanTheLeaseLosesNothing(t *testing.T) {
 	eachWayOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
-		c := d.client(t, srv.Addr, locker.TTL(3*time.Second))
+		c := d.client(t, srv.Addr, locker.TTL(quorumTTL)) // of which more than a second is left at the end
 		lease := mustTryLock(t, c.Mutex("k"))
 		for range 2 {
 			srv.Pause()
-			lasts(t, 1500*time.Millisecond, func() { require.NoError(t, lease.Err()) })
+			lasts(t, quorumTTL/3+200*time.Millisecond, func() { require.NoError(t, lease.Err()) })
 			srv.Resume()
 			// It has to be renewed before the next freeze.
 			require.True(t, survivesRenewals(lease, 1), "%v", lease.Err())
