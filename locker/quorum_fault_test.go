@@ -333,6 +333,24 @@ func TestQuorumOfOneServerTwice(t *testing.T) {
 	})
 }
 
+// A program that was tried with one server for all nodes is told so, and ends at once: a node that
+// was found out before it was asked for the lock has nothing to be told.
+func TestQuorumOfOneServerThriceClosesAtOnce(t *testing.T) {
+	quorumBubble(t, 1, func(t *testing.T, nodes fakeQuorum) {
+		decided := make(chan struct{})
+		tell := func() (driver.Topology, error) { return driver.Topology{RunID: "a"}, nil }
+		late := func() (driver.Topology, error) { <-decided; return tell() }
+		c, err := NewQuorum([]driver.Connector{identified{nodes[0], tell}, identified{nodes[0], tell}, identified{nodes[0], late}})
+		require.NoError(t, err)
+		_, err = c.Mutex("k").TryLock(t.Context())
+		require.ErrorIs(t, err, ErrInvalid)
+		close(decided)
+		begun := time.Now()
+		assert.NoError(t, c.Close())
+		assert.Zero(t, time.Since(begun))
+	})
+}
+
 // Two answers of one server are no majority of what is held.
 func TestQuorumOfOneServerTwiceListsNothing(t *testing.T) {
 	quorumBubble(t, 2, func(t *testing.T, nodes fakeQuorum) {

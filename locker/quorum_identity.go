@@ -34,6 +34,9 @@ func (n *node) identify(ctx context.Context, conn driver.Conn) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if n.barred.Load() { // meanwhile, by another request
+		return driver.NotSent(q.fault())
+	}
 	why := ""
 	if other, ok := q.ids[id]; ok && id != "" && other != n.place {
 		why = fmt.Sprintf("nodes %d and %d of the quorum are the same server (id %s); give each server once", min(n.place, other), max(n.place, other), id)
@@ -50,6 +53,10 @@ func (n *node) identify(ctx context.Context, conn driver.Conn) error {
 	n.known.Store(true)
 	return nil
 }
+
+// unmet tells that the node was barred before it was asked anything about a lock, and never
+// will be: it has nothing to be told.
+func (n *node) unmet() bool { return n.barred.Load() && !n.known.Load() }
 
 // identify is [node.identify] of the node that is asked past the quorum, by its link.
 func (q *quorum) identify(ctx context.Context, asked *link, conn driver.Conn) error {

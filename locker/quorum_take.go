@@ -112,7 +112,7 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 			close(over)
 		}
 		q.poll(q.ctx, []call{c}, func(node int, answers []driver.Result) bool {
-			missed = missed || taken.may.has(node) && answers[0].Err != nil
+			missed = missed || taken.may.has(node) && answers[0].Err != nil && !q.nodes[node].unmet()
 			if taken.certain.has(node) {
 				if known--; known == 0 {
 					close(over)
