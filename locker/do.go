@@ -47,8 +47,10 @@ func nilWork() error { return invalid("Do of a nil function") }
 //
 // Do returns work's error as it is, joined with the loss if the lock was lost while work
 // ran (also if work did not notice), and with an [ErrUnknown] if the release was
-// not confirmed. It gives the lease up under a context of its own, so that a ctx
-// that ended does not leave the lock behind.
+// not confirmed. That is an [ErrUnavailable] as a rule, but work has run: who does again what an
+// unavailable server has prevented looks for ErrUnknown first. Do gives the lease up under a
+// context of its own, so that a ctx that ended does not leave the lock behind; where the server
+// does not answer it returns up to 5 seconds later for that.
 //
 // A lease that Do was called on is given up also where work is not run: if the lease
 // is over, which returns what [Lease.Err] says; if ctx is, which returns why; if work is
