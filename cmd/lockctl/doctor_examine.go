@@ -59,6 +59,10 @@ func (t *tool) examineTarget(ctx context.Context, cfg driver.Config, url string)
 	if err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
+	cfg = impatient(ctx, cfg)
+	if connector, err = connector.Driver().OpenConnector(cfg); err != nil {
+		return nil, err
+	}
 	name := strings.Join(cfg.Addrs, ",")
 	if cfg.Mode == driver.ModeSentinel {
 		name = "the master " + cfg.Master + " of the Sentinels " + name
@@ -81,6 +85,15 @@ func (t *tool) examineTarget(ctx context.Context, cfg driver.Config, url string)
 		found = append(found, examineServer(ctx, c, addr))
 	}
 	return found, nil
+}
+
+// impatient returns cfg with less time for a connection than ctx has: what it has failed of,
+// such as a TLS handshake that was not answered, only the dialer can tell.
+func impatient(ctx context.Context, cfg driver.Config) driver.Config {
+	if end, ok := ctx.Deadline(); ok {
+		cfg.DialTimeout = max(min(cfg.WithDefaults().DialTimeout, (time.Until(end)*4/5).Round(10*time.Millisecond)), time.Millisecond)
+	}
+	return cfg
 }
 
 // mastersOf returns the addresses of a Cluster's masters. One that does not tell its host, or its

@@ -300,6 +300,18 @@ func TestDoctorFindsProblems(t *testing.T) {
 	assert.Regexp(t, `warning +subscribing`, out)
 }
 
+// A server that speaks no TLS does not answer, like one that hangs, but doctor tells that it was
+// the handshake, with each driver.
+func TestDoctorFindsThatAServerSpeaksNoTLS(t *testing.T) {
+	t.Parallel()
+	plain := servertest.Single(t)
+	for _, driver := range []string{"goredis", "rueidis", "redigo"} {
+		code, out, errs := lockctl(t, "rediss://"+plain.Addr, "--driver", driver, "doctor", "--timeout", "500ms")
+		assert.Equal(t, exitFindings, code, errs)
+		assert.Regexp(t, `problem +connection .*does the server speak TLS\?`, out)
+	}
+}
+
 // Whoever cannot wait for a lock is stuck when it is held: to take a free one is not enough.
 func TestDoctorFindsThatNobodyCanWait(t *testing.T) {
 	t.Parallel()
