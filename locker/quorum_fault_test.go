@@ -345,6 +345,8 @@ func TestQuorumOfOneServerThriceClosesAtOnce(t *testing.T) {
 		_, err = c.Mutex("k").TryLock(t.Context())
 		require.ErrorIs(t, err, ErrInvalid)
 		close(decided)
+		_, err = c.Mutex("other").TryLock(t.Context()) // asks nobody
+		require.ErrorIs(t, err, ErrInvalid)
 		begun := time.Now()
 		assert.NoError(t, c.Close())
 		assert.Zero(t, time.Since(begun))

@@ -195,7 +195,7 @@ type tally struct {
 // do not answer. read is about what a node has answered, if its first answer is no error.
 func (q *quorum) grant(ctx context.Context, ask question, read func(node int, answers []driver.Result) (Token, error)) (tally, error) {
 	if err := q.fault(); err != nil {
-		return tally{}, err
+		return tally{}, driver.NotSent(err)
 	}
 	yes, b := make(tokens, 0, len(q.nodes)), make(ballot, len(q.nodes))
 	if ask.moot == nil {
