@@ -122,10 +122,11 @@ func (m *Mutex) Name() string { return m.name }
 //   - a [*LockedError] (or ErrUnavailable) when the [Retry] policy gives up;
 //   - without a wait a *WaitError that is [ErrTooManyWaiters] if it would have to wait
 //     while [MaxWaiters] calls of the client do;
-//   - [ErrUnavailable] at once if the very first request of the client gets no reply,
-//     so that a wrong address shows; an outage later is waited out, and so is at any
-//     time a server that answers that it cannot serve now (LOADING, or READONLY of
-//     a replica, which may be promoted);
+//   - [ErrUnavailable] if the very first request of the client gets no reply, so that a
+//     wrong address shows: at once where the connection is refused, and where nothing
+//     answers after one to three times the [AttemptTimeout]. An outage later is waited
+//     out, and so is at any time a server that answers that it cannot serve now
+//     (LOADING, or READONLY of a replica, which may be promoted);
 //   - [ErrLost] where the owner has the lock already, for all that is known here, and the server,
 //     which had to be asked, turns out to have lost that lease of a [Fenced] lock: others may
 //     have written since, and that lease is over, too;
