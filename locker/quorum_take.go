@@ -195,7 +195,10 @@ type tally struct {
 // do not answer. read is about what a node has answered, if its first answer is no error.
 func (q *quorum) grant(ctx context.Context, ask question, read func(node int, answers []driver.Result) (Token, error)) (tally, error) {
 	if err := q.fault(); err != nil {
-		return tally{}, driver.NotSent(err)
+		if ask.doubtful == 0 { // nor has a question before this one left anything
+			err = driver.NotSent(err)
+		}
+		return tally{}, err
 	}
 	yes, b := make(tokens, 0, len(q.nodes)), make(ballot, len(q.nodes))
 	if ask.moot == nil {
