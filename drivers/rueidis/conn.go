@@ -41,7 +41,7 @@ type conn struct {
 }
 
 func newConn(client rue.Client, dialer *netdial.Dialer, limit time.Duration) *conn {
-	c := &conn{client: client, decorated: isDecorated(client), dialer: dialer, limit: limit, gates: make([]gate, 1)}
+	c := &conn{client: client, decorated: isDecorated(client), dialer: dialer, limit: limit, gates: make([]gate, 1), dedicator: newDedicator()}
 	if client.Mode() == rue.ClientModeCluster {
 		c.gates = make([]gate, clusterGates)
 	}
