@@ -27,8 +27,7 @@ var errNoCommand = errors.New("goredis: a command without a name")
 type conn struct {
 	mode   driver.Mode
 	client redis.UniversalClient
-	own    bool            // no hook of the application's sends something else in the place of a command
-	dialer *netdial.Dialer // of its own client; of a wrapped one, it has nothing to do
+	dialer *netdial.Dialer // of its own client; nil if that is a wrapped one
 
 	// distrust has the connections that there are used no more, where the client is its own: a
 	// server, not of a Cluster, has answered READONLY, or a reply was not read to its end.
@@ -41,9 +40,10 @@ type conn struct {
 	nodes topology
 }
 
-// newConn returns a conn whose Close calls closeClient, unless that is nil.
-func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dialer, closeClient func() error) *conn {
-	c := &conn{mode: mode, client: client, own: closeClient != nil, dialer: dialer, distrust: func() {}}
+// newConn returns a conn whose Close closes client and dialer, unless dialer is nil: then the
+// client is a wrapped one.
+func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dialer) *conn {
+	c := &conn{mode: mode, client: client, dialer: dialer, distrust: func() {}}
 	c.nodes.cluster, _ = client.(*redis.ClusterClient)
 	life, end := context.WithCancel(context.Background())
 	c.life = life
@@ -52,11 +52,9 @@ func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dia
 		c.crew.Close()
 		c.nodes.close()
 		err := c.subs.Close()
-		if closeClient != nil {
-			err = errors.Join(err, closeClient())
-		}
-		dialer.Close() // last, as go-redis complains of connections that are closed
-		if closeClient != nil {
+		if dialer != nil {
+			err = errors.Join(err, client.Close())
+			dialer.Close() // last, as go-redis complains of connections that are closed
 			c.nodes.wait() // not for long, without connections
 		}
 		return err

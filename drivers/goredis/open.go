@@ -63,7 +63,7 @@ func openConn(cfg driver.Config) driver.Conn {
 	default:
 		client = redis.NewClient(options.Simple())
 	}
-	c := newConn(cfg.Mode, client, dialer, client.Close)
+	c := newConn(cfg.Mode, client, dialer)
 	c.distrust = hosts.distrust
 	return c
 }

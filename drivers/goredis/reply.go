@@ -74,7 +74,7 @@ func (c *conn) commandFailure(ctx context.Context, rc *command, err error) error
 		return driver.NotSent(fmt.Errorf("goredis: no connection: %w", reply))
 	case begun && !ok:
 		return c.unknownFailure(ctx, err)
-	case !begun && c.own: // the connection broke while it was set up
+	case !begun && c.dialer != nil: // it broke while it was set up, and no hook has sent something else
 		return driver.NotSent(c.failure(ctx, err))
 	}
 	return c.failure(ctx, err)

@@ -7,7 +7,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/golocker/golocker/locker/driver"
-	"github.com/golocker/golocker/locker/driver/netdial"
 )
 
 // Wrap returns a connector around a client that the application already has,
@@ -61,7 +60,7 @@ func wrapClient(client *redis.Client) *conn {
 	if opt.ReadTimeout <= 0 || opt.WriteTimeout <= 0 {
 		client = client.WithTimeout(driver.DefaultTimeout) // on the same connections
 	}
-	return newConn(mode, client, netdial.New(driver.Config{}), nil)
+	return newConn(mode, client, nil)
 }
 
 func wrapCluster(client *redis.ClusterClient) (driver.Conn, error) {
@@ -74,5 +73,5 @@ func wrapCluster(client *redis.ClusterClient) (driver.Conn, error) {
 		return nil, fmt.Errorf("goredis: Wrap of a ClusterClient without timeouts: "+
 			"set its ReadTimeout and WriteTimeout: %w", driver.ErrUnsupported)
 	}
-	return newConn(driver.ModeCluster, client, netdial.New(driver.Config{}), nil), nil
+	return newConn(driver.ModeCluster, client, nil), nil
 }

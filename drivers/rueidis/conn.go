@@ -197,9 +197,7 @@ func (c *conn) failure(ctx context.Context, err error) error {
 	_, undialed := errors.AsType[*netdial.Error](err)
 	_, unwanted := errors.AsType[*driver.ServerError](err)
 	unsent := unwanted && !c.decorated || c.dialer != nil && (undialed || errors.Is(err, rue.ErrNoSlot))
-	if c.dialer != nil {
-		err = c.dialer.Redact(err)
-	}
+	err = c.dialer.Redact(err)
 	if c.life.Err() != nil {
 		err = fmt.Errorf("rueidis: %w (%v)", driver.ErrClosed, err)
 	} else {

@@ -128,6 +128,7 @@ func TestRedact(t *testing.T) {
 	assert.EqualError(t, err, `cannot read "REDACTED" or "REDACTED"`)
 	assert.Equal(t, io.EOF, d.Redact(io.EOF))
 	assert.NoError(t, d.Redact(nil))
+	assert.Equal(t, io.EOF, (*netdial.Dialer)(nil).Redact(io.EOF))
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d"} {
 		assert.NotContains(t, fmt.Sprintf(verb, d), "hunter2")
 	}
