@@ -84,36 +84,6 @@ func (c *conn) leavePlace() {
 	}
 }
 
-// open returns what the given function opens. It returns when ctx ends or the conn
-// is closed, although an application's Dial and TestOnBorrow need not.
-func (c *conn) open(ctx context.Context, open func(context.Context) (redis.Conn, error)) (redis.Conn, error) {
-	if err := c.over(ctx); err != nil {
-		return nil, err
-	}
-	bounded, cancel := context.WithTimeout(ctx, c.patience)
-	defer cancel()
-	defer context.AfterFunc(c.life, cancel)()
-	type opened struct {
-		conn redis.Conn
-		err  error
-	}
-	o, err := aside.Call(bounded, nil, func() (o opened) {
-		o.conn, o.err = open(bounded)
-		return o
-	}, func(late opened) {
-		if late.err == nil {
-			_ = late.conn.Close()
-		}
-	})
-	if err == nil {
-		err = o.err
-	}
-	if err != nil {
-		return nil, c.unconnected(ctx, err)
-	}
-	return o.conn, nil
-}
-
 // probe finds out once whether the pool's connections can be severed. DoContext
 // without a command sends nothing.
 func (c *conn) probe(rc redis.Conn) error {

@@ -7,6 +7,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
@@ -17,10 +18,15 @@ func (c *conn) Subscribe(ctx context.Context) (driver.Subscription, error) {
 	return c.subscriptions.Subscribe(ctx, c.dialPubSub)
 }
 
+// dialPubSub is done aside: an application's Dial need not heed ctx.
 func (c *conn) dialPubSub(ctx context.Context) (pubsub.Conn, error) {
-	rc, err := c.open(ctx, c.dial)
+	bounded, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	rc, err := aside.Open(bounded, c.life.Done(), func() (redis.Conn, error) {
+		return c.dial(bounded)
+	}, func(late redis.Conn) { _ = late.Close() })
 	if err != nil {
-		return nil, err
+		return nil, c.unconnected(ctx, err)
 	}
 	return newPubsubConn(rc)
 }

@@ -37,31 +37,30 @@ func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 // now, or that it refuses the credentials.
 func open(ctx context.Context, cfg driver.Config) (driver.Conn, error) {
 	dialer := netdial.New(cfg)
-	type made struct {
-		client rue.Client
-		err    error
-	}
-	m, err := aside.Call(ctx, nil, func() made { // NewClient has no ctx
+	client, err := aside.Open(ctx, nil, func() (rue.Client, error) { // NewClient has no ctx
 		client, err := rue.NewClient(options(cfg, dialer))
 		if err == nil && cfg.Mode == driver.ModeCluster && client.Mode() != rue.ClientModeCluster {
 			err = whyNoCluster(client)
 		}
-		return made{client, err}
-	}, func(late made) { discard(late.client) })
-	if err == nil && m.err == nil {
+		if err != nil && client != nil { // one that could not connect may be returned, too
+			dialer.Close()
+			client.Close()
+		}
+		return client, err
+	}, rue.Client.Close)
+	if err == nil {
 		// A call's limit is a last resort: a connection that is silent for too
 		// long ends its calls much earlier, and one that is slow, with many
 		// calls in its pipeline, is not dead.
-		return newConn(m.client, dialer, 4*(cfg.DialTimeout+cfg.Timeout)), nil
+		return newConn(client, dialer, 4*(cfg.DialTimeout+cfg.Timeout)), nil
 	}
 	dialer.Close() // if NewClient still runs, it fails now or is just done
-	discard(m.client)
 	switch {
-	case err != nil:
-	case strings.Contains(m.err.Error(), "No such master with that name"):
+	case err == ctx.Err():
+	case strings.Contains(err.Error(), "No such master with that name"):
 		err = errors.New("no Sentinel knows the master's name") // the server has said nothing
 	default:
-		err = ownEnd(ctx, dialer.Redact(refused(m.err)))
+		err = ownEnd(ctx, dialer.Redact(refused(err)))
 	}
 	return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", err))
 }
@@ -71,12 +70,4 @@ func open(ctx context.Context, cfg driver.Config) (driver.Conn, error) {
 func whyNoCluster(client rue.Client) error {
 	slots := client.Do(context.Background(), client.B().ClusterSlots().Build())
 	return cmp.Or(slots.Error(), errors.New("the server has become part of a Cluster"))
-}
-
-// discard closes what NewClient returned: a client that could not connect may be
-// returned too.
-func discard(client rue.Client) {
-	if client != nil {
-		client.Close()
-	}
 }

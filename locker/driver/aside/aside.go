@@ -39,3 +39,24 @@ func Call[T any](ctx context.Context, done <-chan struct{}, f func() T, discard 
 	}
 	return none, driver.ErrClosed
 }
+
+// Open is [Call] for what opens something: a connection, or a client whose constructor
+// connects. close is called with what has been opened when nobody waits for it any more.
+func Open[T any](ctx context.Context, done <-chan struct{}, open func() (T, error), close func(T)) (T, error) {
+	type opened struct {
+		it  T
+		err error
+	}
+	o, err := Call(ctx, done, func() opened {
+		it, err := open()
+		return opened{it, err}
+	}, func(late opened) {
+		if late.err == nil {
+			close(late.it)
+		}
+	})
+	if err == nil {
+		err = o.err
+	}
+	return o.it, err
+}

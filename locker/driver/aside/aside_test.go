@@ -3,6 +3,7 @@ package aside_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +52,30 @@ func TestCallPrefersAKnownOutcome(t *testing.T) {
 		assert.Equal(t, 7, v)
 	}
 	cancel()
+}
+
+func TestOpenReturnsWhatIsOpened(t *testing.T) {
+	for _, want := range []error{nil, io.EOF} {
+		v, err := aside.Open(t.Context(), nil, func() (int, error) { return 7, want }, func(int) { assert.Fail(t, "closed") })
+		assert.Equal(t, want, err)
+		assert.Equal(t, 7, v)
+	}
+}
+
+func TestOpenClosesWhatComesTooLate(t *testing.T) {
+	for _, failure := range []error{nil, io.EOF} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var closed []int
+			open := func() (int, error) { time.Sleep(time.Hour); return 7, failure }
+			_, err := aside.Open(ctx, nil, open, func(v int) { closed = append(closed, v) })
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			assert.Equal(t, failure == nil, len(closed) == 1, "%v: closed %v", failure, closed)
+		})
+	}
 }
 
 func ExampleCall() {

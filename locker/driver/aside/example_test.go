@@ -3,6 +3,7 @@ package aside_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver/aside"
@@ -29,6 +30,17 @@ func (c *call) Run() {
 func (c *call) Break() bool {
 	close(c.closed)
 	return true
+}
+
+// The client dials without asking for a ctx.
+func ExampleOpen() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	hangs := make(chan struct{})
+	dial := func() (net.Conn, error) { <-hangs; return nil, net.ErrClosed }
+	_, err := aside.Open(ctx, nil, dial, func(late net.Conn) { _ = late.Close() })
+	fmt.Println(err)
+	// Output: context deadline exceeded
 }
 
 // The driver's Conn has one Crew, for all its calls.

@@ -57,25 +57,13 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	bounded, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(d.ctx, cancel)()
-	type opened struct {
-		conn net.Conn
-		err  error
-	}
 	var handshake atomic.Bool
-	o, err := aside.Call(bounded, nil, func() opened {
-		conn, err := d.open(bounded, cfg, network, addr, &handshake)
-		return opened{conn, err}
-	}, func(late opened) {
-		if late.err == nil {
-			_ = late.conn.Close()
-		}
-	})
-	if err == nil {
-		err = o.err
-	}
+	conn, err := aside.Open(bounded, nil, func() (net.Conn, error) {
+		return d.open(bounded, cfg, network, addr, &handshake)
+	}, func(late net.Conn) { _ = late.Close() })
 	if over := d.over(ctx); over != nil {
 		if err == nil {
-			_ = o.conn.Close()
+			_ = conn.Close()
 		}
 		if handshake.Load() && errors.Is(over, context.DeadlineExceeded) {
 			over = fmt.Errorf("%s: %w", unanswered, over)
@@ -84,7 +72,7 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	}
 	switch {
 	case err == nil:
-		return o.conn, nil
+		return conn, nil
 	case bounded.Err() != nil && handshake.Load():
 		err = fmt.Errorf("no connection within %v: %s", cfg.DialTimeout, unanswered)
 	case bounded.Err() != nil:
