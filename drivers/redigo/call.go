@@ -48,23 +48,20 @@ type call struct {
 	ended   chan struct{} // of this call and later ones, until one of them is broken; may be nil
 }
 
-// calls are those that are over, and that nobody knows any more.
-var calls = sync.Pool{New: func() any {
-	k := new(call)
-	k.cutOff = func() { k.Break() }
-	return k
-}}
-
 func newCall(c *conn, ctx context.Context) *call {
-	k := calls.Get().(*call)
-	k.conn, k.ctx, k.borrowing = c, ctx, ctx
+	k, ok := c.calls.Get().(*call)
+	if !ok {
+		k = &call{conn: c}
+		k.cutOff = func() { k.Break() }
+	}
+	k.ctx, k.borrowing = ctx, ctx
 	return k
 }
 
 func (k *call) recycle() {
 	if !k.known {
-		*k = call{cutOff: k.cutOff, noDials: k.noDials, ended: k.ended}
-		calls.Put(k)
+		*k = call{conn: k.conn, cutOff: k.cutOff, noDials: k.noDials, ended: k.ended}
+		k.conn.calls.Put(k)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,7 @@ type conn struct {
 	distrust func(since time.Time) // has idle connections dropped that were last used before
 	close    func()                // closes what was opened
 
+	calls         sync.Pool   // those that are over, and that nobody knows any more
 	crew          aside.Crew  // makes calls that must be made aside
 	underway      underway    // the others
 	severable     atomic.Bool // pool's connections can be severed

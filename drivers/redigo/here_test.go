@@ -186,3 +186,27 @@ func TestCallsThatWaitForTheConnectionThatWasIdleEndPromptly(t *testing.T) {
 		})
 	}
 }
+
+// Applications test in bubbles, in which a channel of another one ends the program.
+func TestCallsOfAnotherBubbleAreNotReused(t *testing.T) {
+	for range 5 {
+		bubble(t, func(t *testing.T, r *rig) {
+			pool := r.pool()
+			pool.MaxIdle, pool.MaxActive, pool.Wait = 8, 8, true
+			c := r.wrap(pool)
+			r.On(wire.Match{Name: "PING", Times: -1}, wire.Delay(time.Millisecond))
+			for _, calls := range []int{1, 1, 8, 8} {
+				var all sync.WaitGroup
+				for range calls {
+					all.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+						defer cancel()
+						_, err := c.Do(ctx, command("PING"))
+						assert.NoError(t, err)
+					})
+				}
+				all.Wait()
+			}
+		})
+	}
+}
