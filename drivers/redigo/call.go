@@ -30,7 +30,6 @@ type call struct {
 	known     bool      // something may know of the call still
 
 	mu      sync.Mutex // guards all below
-	waiting *noDial    // in which runHere waits for a connection
 	rc      redis.Conn // while commands are under way on it
 	begun   bool       // commands are under way, or were
 	over    bool       // the caller wants to return
@@ -45,7 +44,7 @@ type call struct {
 
 	cutOff  func()        // calls Break; made once
 	noDials []noDial      // for this call and later ones, given to nobody yet
-	ended   chan struct{} // of this call and later ones, until one of them is broken; may be nil
+	ended   chan struct{} // of the noDials until one of their calls is broken; may be nil
 }
 
 func newCall(c *conn, ctx context.Context) *call {
@@ -167,9 +166,9 @@ func (k *call) Break() bool {
 	begun := !k.giveUp()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.waiting != nil {
-		k.waiting.end()
-		k.waiting, k.ended = nil, nil
+	if k.ended != nil {
+		close(k.ended)
+		k.ended = nil
 	}
 	if begun && k.rc != nil {
 		sever(k.rc)

@@ -64,9 +64,8 @@ func TestPanicOfThePoolIsNotHidden(t *testing.T) {
 // Calls that wait for a connection one after the other share what ends the wait, until one of
 // them is broken.
 func TestABrokenWaitBreaksNoLaterOne(t *testing.T) {
-	k := newCall(&conn{life: t.Context(), pool: &redis.Pool{Wait: true, MaxActive: 1}}, t.Context())
+	k := newCall(&conn{life: t.Context()}, t.Context())
 	first := k.noDial()
-	k.waiting = first
 	require.NoError(t, first.Err())
 	k.Break()
 	assert.Error(t, first.Err())

@@ -13,8 +13,7 @@ import (
 func (k *call) runHere() bool {
 	borrowing := k.ctx
 	if k.conn.prompt == whenIdle {
-		k.waiting = k.noDial()
-		borrowing = k.waiting
+		borrowing = k.noDial()
 	}
 	k.conn.underway.enter(k)
 	defer k.conn.underway.leave(k)
@@ -39,34 +38,18 @@ func (k *call) runHere() bool {
 // A noDial is a ctx in which an idle connection can be had, but no time is left to make one.
 type noDial struct {
 	context.Context
-	ended chan struct{} // when the call is broken; nil if the pool lets nobody wait
+	ended chan struct{} // when the call is broken
 }
 
 func (*noDial) Deadline() (time.Time, bool) { return time.Unix(0, 0), true }
-
-func (n *noDial) Done() <-chan struct{} {
-	if n.ended == nil {
-		return n.Context.Done()
-	}
-	return n.ended
-}
+func (n *noDial) Done() <-chan struct{}     { return n.ended }
 
 func (n *noDial) Err() error {
-	if n.ended == nil {
-		return n.Context.Err()
-	}
 	select {
 	case <-n.ended:
 		return context.Canceled
 	default:
 		return nil
-	}
-}
-
-// end ends it, once.
-func (n *noDial) end() {
-	if n.ended != nil {
-		close(n.ended)
 	}
 }
 
@@ -77,14 +60,11 @@ func (k *call) noDial() *noDial {
 	if len(k.noDials) == 0 {
 		k.noDials = make([]noDial, 32)
 	}
+	if k.ended == nil {
+		k.ended = make(chan struct{})
+	}
 	its := &k.noDials[0]
 	k.noDials = k.noDials[1:]
-	its.Context = k.ctx
-	if pool := k.conn.pool; pool.Wait && pool.MaxActive > 0 {
-		if k.ended == nil {
-			k.ended = make(chan struct{})
-		}
-		its.ended = k.ended
-	}
+	its.Context, its.ended = k.ctx, k.ended
 	return its
 }
