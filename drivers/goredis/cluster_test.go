@@ -183,6 +183,22 @@ func TestClusterSendsOnce(t *testing.T) {
 	}
 }
 
+// go-redis can be told to send copies of some commands to all masters.
+func TestClusterSendsCopiesOnce(t *testing.T) {
+	cluster := servertest.Cluster(t, 2)
+	w := newWires(t, cluster)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Dialer: w.Dial, MaxRetries: 3})
+	defer client.Close()
+	client.SetCommandInfoResolver(client.NewDynamicResolver())
+	sent := wire.Match{Name: "DBSIZE", Times: -1}
+	w[cluster.Nodes[0].Addr].On(sent, wire.CutReply)
+	_, err := wrap(t, client).Do(soon(t), driver.Command{Args: []string{"DBSIZE"}})
+	unknown(t, err)
+	for _, node := range cluster.Nodes {
+		assert.Equal(t, 1, w[node.Addr].Count(sent))
+	}
+}
+
 // go-redis leaves the error of a first attempt, which sent nothing, with a
 // command that the second attempt has sent.
 func TestClusterBatchClaimsNothing(t *testing.T) {
