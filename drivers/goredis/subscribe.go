@@ -19,9 +19,6 @@ func (c *conn) Subscribe(ctx context.Context) (driver.Subscription, error) {
 
 // dialPubSub is the [pubsub.Dialer] of all subscriptions.
 func (c *conn) dialPubSub(ctx context.Context) (pubsub.Conn, error) {
-	if err := c.ready(ctx); err != nil {
-		return nil, err
-	}
 	ps := c.client.Subscribe(ctx) // without a channel it connects with the first command
 	pingErr, err := aside.Call(ctx, c.life.Done(), func() error { return ps.Ping(ctx) }, nil)
 	if err != nil {
