@@ -90,7 +90,6 @@ func (k *call) run() error {
 	if !bound {
 		bounded, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(c.life, cancel)()
 		defer time.AfterFunc(c.patience, func() {
 			if k.giveUp() {
 				cancel()
