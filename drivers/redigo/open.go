@@ -42,6 +42,7 @@ type opener struct {
 func openPool(cfg driver.Config) *conn {
 	cfg = cfg.WithDefaults()
 	o := &opener{cfg: cfg, dialer: netdial.New(cfg)}
+	o.watch.ctx, o.watch.end = context.WithCancel(context.Background())
 	size := cfg.PoolSize
 	if size <= 0 {
 		size = connsPerCPU * runtime.GOMAXPROCS(0)

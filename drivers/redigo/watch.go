@@ -15,11 +15,10 @@ import (
 // A watch is told by a Sentinel when another server becomes the master. It keeps a connection to
 // one of them as long as one answers.
 type watch struct {
-	mu       sync.Mutex
 	ctx      context.Context // ends with close
 	end      context.CancelFunc
+	mu       sync.Mutex
 	begun    bool // or refused by the Sentinel's ACL
-	closed   bool
 	group    pubsub.Group
 	running  sync.WaitGroup
 	sentinel atomic.Int64 // index of the one that tells
@@ -30,13 +29,10 @@ type watch struct {
 func (w *watch) begin(o *opener) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.begun || w.closed {
+	if w.begun || w.ctx.Err() != nil {
 		return
 	}
 	w.begun = true
-	if w.ctx == nil {
-		w.ctx, w.end = context.WithCancel(context.Background())
-	}
 	w.next.Store(o.sentinel.Load())
 	w.running.Go(func() {
 		refusal, refused := errors.AsType[*driver.ServerError](w.run(o))
@@ -113,10 +109,7 @@ func (w *watch) believe(o *opener, master string) {
 
 func (w *watch) close() {
 	w.mu.Lock()
-	w.closed = true
-	if w.end != nil {
-		w.end()
-	}
+	w.end() // and nothing is begun after that
 	w.mu.Unlock()
 	_ = w.group.Close()
 	w.running.Wait()
