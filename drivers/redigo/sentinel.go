@@ -99,16 +99,13 @@ func (o *opener) askSentinel(ctx context.Context, addr string) (string, error) {
 // will tell. Who may not do ROLE may do INFO as a rule, which locks need besides.
 func askRole(ctx context.Context, rc redis.Conn) error {
 	reply, err := redis.Values(ask(ctx, rc, "ROLE"))
-	if driver.OutcomeOf(err) == driver.OutcomeReplied {
+	switch {
+	case driver.OutcomeOf(err) == driver.OutcomeReplied:
 		return askInfo(ctx, rc)
-	}
-	if err != nil {
-		return err
-	}
-	if len(reply) == 0 || reply[0] != "master" {
+	case err == nil && (len(reply) == 0 || reply[0] != "master"):
 		return errNotMaster
 	}
-	return nil
+	return err
 }
 
 func askInfo(ctx context.Context, rc redis.Conn) error {
@@ -116,13 +113,10 @@ func askInfo(ctx context.Context, rc redis.Conn) error {
 	if driver.OutcomeOf(err) == driver.OutcomeReplied {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
 	for line := range strings.Lines(info) {
 		if role, ok := strings.CutPrefix(line, "role:"); ok && strings.TrimSpace(role) != "master" {
 			return errNotMaster
 		}
 	}
-	return nil
+	return err
 }
