@@ -215,17 +215,10 @@ func (k *call) isSmall() bool {
 
 // pipeline sends the commands together.
 func (k *call) pipeline(rc redis.Conn) {
-	fail := func(from int, err error) {
-		for i := from; i < len(k.results); i++ {
-			k.results[i].Err = err
-		}
-	}
-	begun := 0 // commands of which something may have been written
 	var writer sync.WaitGroup
 	write := func() {
 		args := k.args[:0]
 		for _, cmd := range k.cmds {
-			begun++
 			args = appendArguments(args[:0], cmd.Args)
 			if rc.Send(cmd.Args[0], args...) != nil {
 				return
@@ -239,15 +232,14 @@ func (k *call) pipeline(rc redis.Conn) {
 		writer.Go(write)
 	}
 	for i := range k.results {
-		var broken bool
-		if k.results[i], broken = k.result(rc.Receive()); broken {
+		result, broken := k.result(rc.Receive())
+		if broken {
 			sever(rc)
 			writer.Wait()
-			fail(i+1, k.results[i].Err)
-			fail(max(i, begun), driver.NotSent(k.results[i].Err))
+			copy(k.results[i:], slices.Repeat([]driver.Result{result}, len(k.results)-i))
 			return
 		}
-		k.heard = time.Now()
+		k.results[i], k.heard = result, time.Now()
 	}
 	writer.Wait()
 }
