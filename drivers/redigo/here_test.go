@@ -2,6 +2,8 @@ package redigo_test
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -209,4 +211,26 @@ func TestCallsOfAnotherBubbleAreNotReused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whoever prints a Conn does not read what its calls are changing.
+func TestConnInUseIsPrinted(t *testing.T) {
+	bothWays(t, func(t *testing.T, r *rig, c driver.Conn) {
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() {
+				for range 100 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					_, err := c.Do(ctx, command("PING"))
+					cancel()
+					assert.NoError(t, err)
+				}
+			})
+		}
+		for range 100 {
+			assert.Equal(t, "redigo.Conn", fmt.Sprintf("%+v", c))
+			runtime.Gosched()
+		}
+		calls.Wait()
+	})
 }
