@@ -45,7 +45,7 @@ func (o *opener) check(ctx context.Context, rc redis.Conn, lastUsed time.Time) e
 	if asked.Sub(lastUsed) < checkAfter {
 		return nil
 	}
-	question, cancel := context.WithTimeout(ctx, min(checkTimeout, o.cfg.Timeout))
+	question, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var err error
 	if o.cfg.Mode == driver.ModeSentinel {
