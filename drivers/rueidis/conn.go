@@ -236,22 +236,16 @@ func (c *conn) Subscribe(ctx context.Context) (driver.Subscription, error) {
 	return c.subs.Subscribe(ctx, c.dialChannels)
 }
 
-// closeGrace is how long Close leaves rueidis to say goodbye to the servers.
-const closeGrace = 20 * time.Millisecond
-
-// Close implements [driver.Conn]. Calls in flight return at once.
+// Close implements [driver.Conn]. Calls in flight return at once. What rueidis would wait for
+// then will not come, since the connections are closed before the client is.
 func (c *conn) Close() error {
 	c.end()
 	c.crew.Close()
 	if c.dialer == nil {
 		return c.subs.Close()
 	}
-	defer c.dialer.Close()
-	defer time.AfterFunc(closeGrace, c.dialer.Close).Stop() // what rueidis waits for then will not come
+	c.dialer.Close()
 	err := c.subs.Close()
 	c.client.Close()
-	if c.isCluster() { // it closes its servers aside
-		time.Sleep(closeGrace)
-	}
 	return err
 }
