@@ -3,8 +3,10 @@ package redigo_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +91,32 @@ func TestCallsWithADeadlineMakeNoConnectionThemselves(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What dials for a pool of its own heeds a ctx, so that a dial that fails is not made again aside.
+func TestCallsWithADeadlineDialOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		through, refused := r.dial, 0
+		down := false
+		r.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if down {
+				refused++
+				return nil, syscall.ECONNREFUSED
+			}
+			return through(ctx, network, addr)
+		}
+		c := r.open(driver.Config{})
+		do(t, c, "PING")
+		down = true
+		r.KillAll()
+		time.Sleep(2 * time.Second) // by when the connection is asked whether it lives
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Do(ctx, command("PING"))
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		require.Equal(t, 1, refused)
+	})
 }
 
 type callNumber struct{}
