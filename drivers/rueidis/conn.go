@@ -185,9 +185,8 @@ func (c *conn) outcome(ctx context.Context, result *rue.RedisResult) (driver.Val
 // failure makes an error of the contract from one that is no reply. All of them
 // are unknown, except where this package has opened the connections and knows
 // that nothing is ever sent twice: then a failed dial, which rueidis tells only
-// those commands that had no connection, or a slot that nobody serves, is what
-// the first attempt came to. A wrapped client may try again by itself, so it
-// proves nothing. An error reply is no reply to the command here, but to what sets
+// those commands that had no connection, is what the first attempt came to. A
+// wrapped client may try again by itself, so it proves nothing. An error reply is no reply to the command here, but to what sets
 // a connection up, and nobody tries again after that; unless a decorator made it.
 //
 // rue.ErrClosing does not become driver.ErrClosed, for it is not final: in a
@@ -196,7 +195,7 @@ func (c *conn) failure(ctx context.Context, err error) error {
 	err = refused(err)
 	_, undialed := errors.AsType[*netdial.Error](err)
 	_, unwanted := errors.AsType[*driver.ServerError](err)
-	unsent := unwanted && !c.decorated || c.dialer != nil && (undialed || errors.Is(err, rue.ErrNoSlot))
+	unsent := unwanted && !c.decorated || undialed && c.dialer != nil
 	err = c.dialer.Redact(err)
 	if c.life.Err() != nil {
 		err = fmt.Errorf("rueidis: %w (%v)", driver.ErrClosed, err)
