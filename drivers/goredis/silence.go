@@ -100,14 +100,8 @@ type watched struct {
 
 var _ syscall.Conn = (*watched)(nil)
 
-// SetDeadline implements [net.Conn].
-func (c *watched) SetDeadline(t time.Time) error {
-	c.expects.Store(!t.IsZero())
-	c.writeBy = t
-	return c.Conn.SetDeadline(c.within(t))
-}
-
-// SetReadDeadline implements [net.Conn].
+// SetReadDeadline implements [net.Conn]. SetDeadline, by which go-redis takes the deadlines from
+// an idle connection, is the Conn's.
 func (c *watched) SetReadDeadline(t time.Time) error {
 	c.expects.Store(!t.IsZero())
 	return c.Conn.SetReadDeadline(c.within(t))
