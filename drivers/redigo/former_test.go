@@ -203,6 +203,21 @@ func TestSentinelsAreListenedToLater(t *testing.T) {
 	})
 }
 
+// A Sentinel whose host is frozen takes connections, and tells nothing. One that has answered is listened to.
+func TestFrozenSentinelIsNotListenedTo(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		const frozen = "10.0.0.3:26379"
+		former, _ := r.former()
+		silent := wire.New(func(context.Context) (net.Conn, error) { return r.server.Dial() })
+		t.Cleanup(func() { require.NoError(t, silent.Close()) })
+		silent.On(wire.Match{Times: -1}, wire.HoldReply)
+		c := r.openAt(map[string]*wire.Wire{formerAddr: former, frozen: silent}, frozen, "10.0.0.2:26379")
+		do(t, c, "PING")
+		synctest.Wait()
+		assert.Equal(t, 1, r.Count(watching))
+	})
+}
+
 // Of a former master whose host is dead, the Sentinels tell while it is dialed. That ends the dial, and
 // not the Conn.
 func TestFormerMasterIsLeftWhileItIsDialed(t *testing.T) {
