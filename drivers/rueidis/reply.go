@@ -81,14 +81,10 @@ func flatten(m *rue.RedisMessage) (*rue.RedisMessage, error) {
 // refusal returns m as a [*driver.ServerError], or nil if it is none. rueidis
 // takes a leading "ERR " off its own errors, but not off the text of the message.
 func refusal(m *rue.RedisMessage) error {
-	stripped, ok := rue.IsRedisErr(m.Error())
-	if !ok {
+	if _, ok := rue.IsRedisErr(m.Error()); !ok {
 		return nil
 	}
 	text, _ := m.ToString()
-	if text == "" {
-		text = stripped.Error()
-	}
 	return driver.NewServerError(text)
 }
 
