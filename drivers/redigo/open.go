@@ -2,9 +2,7 @@ package redigo
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"os"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -13,7 +11,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/golocker/golocker/locker/driver"
-	"github.com/golocker/golocker/locker/driver/aside"
 	"github.com/golocker/golocker/locker/driver/netdial"
 )
 
@@ -80,17 +77,10 @@ func openPool(cfg driver.Config) *conn {
 func (o *opener) dial(ctx context.Context) (redis.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.cfg.DialTimeout)
 	defer cancel()
-	var rc redis.Conn
-	var err error
 	if o.cfg.Mode == driver.ModeSentinel {
-		rc, err = o.dialMaster(ctx)
-	} else {
-		rc, err = o.dialServer(ctx, o.cfg.Network, o.cfg.Addrs[0])
+		return o.dialMaster(ctx)
 	}
-	if err != nil && aside.Ended(ctx) != nil {
-		err = fmt.Errorf("%w (%w)", os.ErrDeadlineExceeded, err)
-	}
-	return rc, err
+	return o.dialServer(ctx, o.cfg.Network, o.cfg.Addrs[0])
 }
 
 func (o *opener) dialServer(ctx context.Context, network, addr string) (redis.Conn, error) {
