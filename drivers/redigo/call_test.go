@@ -74,3 +74,11 @@ func TestABrokenWaitBreaksNoLaterOne(t *testing.T) {
 	assert.NoError(t, second.Err(), "it was broken before it began")
 	assert.Equal(t, second.Done(), k.noDial().Done(), "none is made for each call")
 }
+
+// Calls that were sent at different times end at once, and the first may be the last to tell.
+func TestDistrustIsNotTakenBack(t *testing.T) {
+	o, now := new(opener), time.Now()
+	o.distrust(now)
+	o.distrust(now.Add(-2 * time.Second))
+	assert.ErrorIs(t, o.check(t.Context(), idleConn{}, now.Add(-time.Second)), errSuspect)
+}
