@@ -229,3 +229,26 @@ func TestWrapWithoutTimeouts(t *testing.T) {
 		})
 	}
 }
+
+// A call that gets no connection of a pool that is in use is not sent.
+func TestWrapPoolInUse(t *testing.T) {
+	server := servertest.Single(t)
+	for want, opt := range map[error]*redis.Options{
+		redis.ErrPoolExhausted: {PoolSize: 2, MaxActiveConns: 1},
+		redis.ErrPoolTimeout:   {PoolSize: 1, PoolTimeout: 10 * time.Millisecond},
+	} {
+		opt.Addr, opt.PipelinePoolSize = server.Addr, -1 // batches have none of their own
+		client := redis.NewClient(opt)
+		defer client.Close()
+		theirs := client.Conn()
+		require.NoError(t, theirs.Ping(t.Context()).Err())
+		conn := wrap(t, client)
+		_, err := conn.Do(soon(t), on("GET", "k"))
+		results := conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("GET", "k"), on("GET", "k")})
+		for _, err := range []error{err, results[0].Err, results[1].Err} {
+			assert.ErrorIs(t, err, want)
+			assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		}
+		require.NoError(t, theirs.Close())
+	}
+}
