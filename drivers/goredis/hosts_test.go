@@ -45,3 +45,27 @@ func TestHostsAreDoubtedOneByOne(t *testing.T) {
 		assert.Empty(t, h.open)
 	})
 }
+
+// A connection that is closed while it is read from, as that of a subscription is, says nothing of others.
+func TestClosedConnectionCastsNoDoubt(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	h := newHosts(new(net.Dialer).DialContext, time.Second, time.Second)
+	dial := func() net.Conn {
+		conn, err := h.Dial(t.Context(), "tcp", l.Addr().String())
+		require.NoError(t, err)
+		return conn
+	}
+	closed, other := dial(), dial()
+	defer other.Close()
+	read := make(chan error)
+	go func() {
+		_, err := closed.Read(make([]byte, 1))
+		read <- err
+	}()
+	require.NoError(t, closed.Close())
+	require.ErrorIs(t, <-read, net.ErrClosed)
+	_, err = other.(syscall.Conn).SyscallConn()
+	assert.NoError(t, err)
+}
