@@ -48,6 +48,9 @@ type leaseHistory struct {
 	given    time.Time // when the lock has become free, if it has
 	largest  Token
 	grants   int
+
+	mixed   bool      // locks of several kinds share the name
+	blurred time.Time // until then the leases that somebody has broken may not know of it
 }
 
 // A detachedLease keeps others out until somebody begins to take it up.
@@ -87,7 +90,7 @@ func (h *leaseHistory) granted(l *Lease, start Token, first bool, limit time.Tim
 	h.alone(l)
 	h.believed[l] = limit
 	token := l.Token()
-	if !l.mutex.cfg.fenced {
+	if !l.mutex.cfg.fenced || time.Now().Before(h.blurred) {
 		return
 	}
 	if token < start || first && l.Mode() != Reading && token == start {
@@ -100,6 +103,9 @@ func (h *leaseHistory) granted(l *Lease, start Token, first bool, limit time.Tim
 
 // alone says who else believes in the lock, or may take it up. It needs h.mu.
 func (h *leaseHistory) alone(l *Lease) {
+	if time.Now().Before(h.blurred) {
+		return
+	}
 	for o := range h.believed {
 		if o != l && excludes(l, o.Mode(), o.Owner()) && o.Context().Err() == nil && l.Valid() {
 			h.wrong("%v of %.4v overlaps %v of %.4v (%v %v)", l.Mode(), l.Owner(), o.Mode(), o.Owner(), l.route.public(), o.route.public())
@@ -537,6 +543,10 @@ func (w *leaseWorker) noteWhether(l *Lease, err error, start Token, first bool, 
 		w.h.granted(l, start, first, limit)
 		return
 	}
+	if w.h.mixed && errors.Is(err, ErrForeign) {
+		time.Sleep(w.some(20))
+		return
+	}
 	for _, known := range []error{context.DeadlineExceeded, context.Canceled, ErrWaitTimeout, ErrUnavailable, ErrClosed, ErrLocked, ErrLost, ErrReleased, ErrDeadlock, ErrNotHeld} {
 		if errors.Is(err, known) {
 			return
@@ -559,7 +569,8 @@ func (w *leaseWorker) unlock(l *Lease) {
 		w.h.mu.Unlock()
 		return
 	}
-	if !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrReleased) {
+	refused := w.h.mixed && errors.Is(err, ErrUnavailable)
+	if !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrReleased) && !refused {
 		w.h.wrong("unlock: %v", err)
 	}
 }
@@ -602,13 +613,10 @@ func (w *leaseWorker) takeUp(l *Lease, id string) {
 	c := w.run.client(w.r.IntN(3))
 	ctx, cancel := w.within(2000)
 	defer cancel()
-	opts := leaseKinds[w.h.name][0]
-	if l.Mode() == Writing {
-		opts = leaseKinds[w.h.name][1]
-	}
+	like := lockOption(func(c *lockConfig) { c.mode, c.fenced = l.mutex.mode, l.mutex.cfg.fenced })
 	start := w.h.start()
 	w.h.takenUp(id)
-	taken, err := c.Mutex(w.h.name, opts...).Attach(ctx, id)
+	taken, err := c.Mutex(w.h.name, like).Attach(ctx, id)
 	w.noteWhether(taken, err, start, l.Mode() != Reading, 0)
 	w.mixed = w.mixed || err == nil && c != w.client
 }
