@@ -2,7 +2,9 @@ package redigo
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 	"github.com/golocker/golocker/locker/driver/netdial"
 )
 
@@ -77,10 +80,17 @@ func openPool(cfg driver.Config) *conn {
 func (o *opener) dial(ctx context.Context) (redis.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.cfg.DialTimeout)
 	defer cancel()
+	var rc redis.Conn
+	var err error
 	if o.cfg.Mode == driver.ModeSentinel {
-		return o.dialMaster(ctx)
+		rc, err = o.dialMaster(ctx)
+	} else {
+		rc, err = o.dialServer(ctx, o.cfg.Network, o.cfg.Addrs[0])
 	}
-	return o.dialServer(ctx, o.cfg.Network, o.cfg.Addrs[0])
+	if err != nil && aside.Ended(ctx) != nil {
+		err = fmt.Errorf("%w (%w)", os.ErrDeadlineExceeded, err)
+	}
+	return rc, err
 }
 
 func (o *opener) dialServer(ctx context.Context, network, addr string) (redis.Conn, error) {
