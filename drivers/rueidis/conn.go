@@ -186,8 +186,9 @@ func (c *conn) outcome(ctx context.Context, result *rue.RedisResult) (driver.Val
 // are unknown, except where this package has opened the connections and knows
 // that nothing is ever sent twice: then a failed dial, which rueidis tells only
 // those commands that had no connection, is what the first attempt came to. A
-// wrapped client may try again by itself, so it proves nothing. An error reply is no reply to the command here, but to what sets
-// a connection up, and nobody tries again after that; unless a decorator made it.
+// wrapped client may try again by itself, so it proves nothing. An error reply is
+// no reply to the command here, but to what sets a connection up, and nobody tries
+// again after that; unless a decorator made it.
 //
 // rue.ErrClosing does not become driver.ErrClosed, for it is not final: in a
 // Cluster or with Sentinels it means that one server was left behind.
