@@ -64,15 +64,10 @@ staticcheck:
 
 # What is meant to run there, and the package that starts the servers of tests. Examples,
 # bench and the conformance suite have files for one system as well.
-portable: export CGO_ENABLED = 0
 portable:
 	@echo "== compiles for macOS, Windows (32 bits) and FreeBSD"
-	@GOOS=windows GOARCH=386 go build ./locker/...
-	@GOOS=darwin go build ./locker/...
-	@GOOS=darwin go vet ./internal/servertest/...
-	@GOOS=windows GOARCH=386 go build -o /dev/null ./cmd/lockctl
-	@GOOS=darwin go build -o /dev/null ./cmd/lockctl
-	@GOOS=freebsd go build -o /dev/null ./cmd/lockctl
+	@go run ./internal/apicheck/portable windows/386,darwin/arm64,freebsd/amd64 ./locker/... ./cmd/lockctl
+	@go run ./internal/apicheck/portable -test darwin/arm64 ./internal/servertest/...
 
 apicheck: ## what is exported is documented, has examples, and is what api/ says
 	@echo "== exported API"
