@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -35,25 +36,50 @@ func startRedis(t *testing.T) string {
 		require.Empty(t, os.Getenv("REQUIRE_REDIS"), "REQUIRE_REDIS is set and there is no redis-server or valkey-server")
 		t.Skip("there is no redis-server or valkey-server")
 	}
+	dir, err := os.MkdirTemp("", "redis") // t.TempDir may be too long for a socket's path
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for range 5 {
+		if addr := startRedisOnSomePort(t, path, dir); addr != "" {
+			return addr
+		}
+	}
+	require.Fail(t, "the server does not listen")
+	return ""
+}
+
+// startRedisOnSomePort returns "" if somebody has taken the port before the server could.
+func startRedisOnSomePort(t *testing.T, path, dir string) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	addr := l.Addr().String()
 	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--dir", t.TempDir(), "--requirepass", realPassword)
+	// The server listens on the socket after the port, if that is its own.
+	socket := filepath.Join(dir, port)
+	cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--unixsocket", socket, "--save", "", "--appendonly", "no",
+		"--dir", dir, "--requirepass", realPassword)
 	require.NoError(t, cmd.Start())
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		_ = cmd.Wait()
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		<-exited
 	})
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
+	for {
+		if c, err := net.Dial("unix", socket); err == nil {
 			_ = c.Close()
+			return addr
 		}
-		return err == nil
-	}, 10*time.Second, 10*time.Millisecond, "the server does not listen")
-	return addr
+		select {
+		case <-exited:
+			return ""
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
