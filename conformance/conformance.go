@@ -116,7 +116,8 @@ type options struct {
 
 // Server runs the suite on the server at addr, "host:port", instead of miniredis.
 // The suite writes only keys with a random prefix of its own and deletes them,
-// and makes users with ACL SETUSER where it may, which it deletes too.
+// and makes users with ACL SETUSER where it may, which it deletes too. A server that
+// does not answer within ten seconds, or wants other credentials, fails the run once.
 func Server(addr string) Option { return func(o *options) { o.addr = addr } }
 
 // Auth is how to authenticate with the server of [Server]. Without it the suite

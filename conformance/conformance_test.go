@@ -2,10 +2,12 @@ package conformance_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -135,6 +137,35 @@ func TestKnown(t *testing.T) {
 	assert.Equal(t, []string{known.Case}, report.Names(conformance.Stale))
 	require.ErrorContains(t, report.Err(), "remove it from Harness.Known")
 	require.ErrorContains(t, report.Err(), known.Link)
+}
+
+// A server that cannot be used is told once, and not by each of the cases.
+func TestServerIsChecked(t *testing.T) {
+	listen := func(answer func(net.Conn)) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				answer(c)
+			}
+		}()
+		return l.Addr().String()
+	}
+	protected := miniredis.RunT(t)
+	protected.RequireAuth("5ecret-pa55word")
+	for why, opts := range map[string][]conformance.Option{
+		"refused":              {conformance.Server("127.0.0.1:1")},
+		"EOF":                  {conformance.Server(listen(func(c net.Conn) { _, _ = c.Read(make([]byte, 64)); _ = c.Close() }))},
+		"i/o timeout":          {conformance.Server(listen(func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }))},
+		"wants authentication": {conformance.Server(protected.Addr())},
+		"WRONGPASS":            {conformance.Server(protected.Addr()), conformance.Auth("", "0ther-pa55word")},
+	} {
+		report := conformance.Run(t, harness(""), opts...)
+		require.Len(t, report.Results, 1, why)
+		require.ErrorContains(t, report.Err(), why)
+		assert.NotContains(t, report.Err().Error(), "pa55word")
+	}
 }
 
 func TestHarnessIsChecked(t *testing.T) {

@@ -9,9 +9,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // A testCase is one clause of the contract. Cases are listed in cases.go.
@@ -112,6 +115,27 @@ func (s *suite) validate() error {
 		if !slices.ContainsFunc(cases, func(c testCase) bool { return covers(clause, c.name) }) {
 			return fmt.Errorf("conformance: the clause %q of Only selects no case; see Cases (Quorum has those about locks alone)", clause)
 		}
+	}
+	if s.o.addr != "" {
+		return s.askServer()
+	}
+	return nil
+}
+
+// askServer returns an error if the server does not answer: each case would wait for it, and
+// say so.
+func (s *suite) askServer() error {
+	srv, err := startServer(s, "", new(atomic.Int64))
+	if err != nil {
+		return err
+	}
+	defer srv.close(nil)
+	v, err := srv.do("PING")
+	if err != nil {
+		return fmt.Errorf("conformance: PING at the server %s: %w", s.o.addr, err)
+	}
+	if refusal, ok := v.(*driver.ServerError); ok && refusal.Code == "NOAUTH" {
+		return fmt.Errorf("conformance: the server %s wants authentication, see Auth: %w", s.o.addr, refusal)
 	}
 	return nil
 }

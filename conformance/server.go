@@ -34,6 +34,9 @@ type server struct {
 	r    *bufio.Reader
 }
 
+// answering is how long the server may take to be connected to, and to reply.
+const answering = 10 * time.Second
+
 func startServer(s *suite, prefix string, moved *atomic.Int64) (*server, error) {
 	srv := &server{prefix: prefix, moved: moved, username: s.o.username, password: s.o.password}
 	switch {
@@ -67,8 +70,10 @@ func startServer(s *suite, prefix string, moved *atomic.Int64) (*server, error) 
 		srv.memory.ClockTTL(true)
 		srv.memory.RequireAuth(srv.password)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), answering)
+	defer cancel()
 	var err error
-	if srv.conn, err = srv.dial(context.Background()); err != nil {
+	if srv.conn, err = srv.dial(ctx); err != nil {
 		return nil, fmt.Errorf("conformance: connecting to the server: %w", err)
 	}
 	srv.r = bufio.NewReader(srv.conn)
@@ -109,7 +114,7 @@ func (c moving) Write(p []byte) (int, error) {
 func (s *server) do(args ...string) (driver.Value, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = s.conn.SetDeadline(time.Now().Add(answering))
 	if _, err := s.conn.Write(resp.AppendCommand(nil, args...)); err != nil {
 		return nil, err
 	}
