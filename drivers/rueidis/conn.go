@@ -124,6 +124,17 @@ func (p *pipeline) send(ctx context.Context, c *conn, g gate) {
 // random master of a Cluster: rueidis would choose among the replicas too.
 func anyKey() string { return strconv.Itoa(rand.IntN(driver.Slots)) }
 
+// ready returns an error if a call with ctx has nothing to begin.
+func (c *conn) ready(ctx context.Context) error {
+	if c.life.Err() != nil {
+		return fmt.Errorf("rueidis: %w", driver.ErrClosed)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("rueidis: %w", ctx.Err())
+	}
+	return nil
+}
+
 // build makes cmd a command for the client, which in a Cluster goes where its
 // keys are, or keyless is if it has none, which "" leaves open, and returns the gate for it. It avoids
 // everything that makes rueidis panic. Its errors are marked not sent; that of
@@ -136,11 +147,10 @@ func (c *conn) build(ctx context.Context, cmd driver.Command, keyless string) (r
 	fail := func(err error) (rue.Completed, gate, error) {
 		return rue.Completed{}, nil, driver.NotSent(err)
 	}
+	err := c.ready(ctx)
 	switch {
-	case c.life.Err() != nil:
-		return fail(fmt.Errorf("rueidis: %w", driver.ErrClosed))
-	case ctx.Err() != nil:
-		return fail(fmt.Errorf("rueidis: %w", ctx.Err()))
+	case err != nil:
+		return fail(err)
 	case cmd.Name() == "":
 		return fail(errors.New("rueidis: a command without a name"))
 	case strings.HasSuffix(strings.ToUpper(cmd.Name()), "SUBSCRIBE"):
@@ -227,6 +237,9 @@ func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
 		mode = driver.ModeCluster
 	case rue.ClientModeSentinel:
 		mode = driver.ModeSentinel
+	}
+	if err := c.ready(ctx); err != nil {
+		return driver.Topology{Mode: mode}, driver.NotSent(err)
 	}
 	return driver.DescribeByInfo(ctx, c, mode)
 }

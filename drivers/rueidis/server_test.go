@@ -135,6 +135,9 @@ func TestCluster(t *testing.T) {
 			topology, err := conn.(driver.Describer).Describe(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, driver.Topology{Mode: driver.ModeCluster}, topology)
+			require.NoError(t, conn.Close())
+			_, err = conn.(driver.Describer).Describe(t.Context())
+			assert.ErrorIs(t, err, driver.ErrClosed)
 		})
 	}
 	t.Run("Lifetime", func(t *testing.T) { refusesLifetime(t, rue.ClientOption{InitAddress: nodes.Addrs()}) })
