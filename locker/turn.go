@@ -145,7 +145,7 @@ func (t *tenure) watchTurn(now time.Time) {
 	if !turn.others && turn.heard.After(over) {
 		over = turn.heard
 	}
-	if left := over.Sub(now); turn.alarm == nil {
+	if left := max(over.Sub(now), soonest); turn.alarm == nil {
 		turn.alarm = time.AfterFunc(left, t.turnEnds)
 	} else {
 		turn.alarm.Reset(left)
