@@ -218,7 +218,7 @@ func chaosRun(t *testing.T, f *fakeDeployment, seed uint64, fenced bool) {
 					check(l)
 					stop := func(l *Lease) { mu.Lock(); delete(believing, l); mu.Unlock() }
 					select {
-					case <-time.After(time.Duration(r.IntN(2000)) * time.Millisecond):
+					case <-time.After(time.Duration(1+r.IntN(2000)) * time.Millisecond): // never none, see soonest
 					case <-l.Context().Done():
 					}
 					if r.IntN(4) == 0 {

@@ -249,7 +249,7 @@ func (w chaosWorker) work() {
 // hold holds the lease for a while.
 func (w chaosWorker) hold(l *Lease) {
 	select {
-	case <-time.After(time.Duration(w.r.IntN(1000)) * time.Millisecond):
+	case <-time.After(time.Duration(1+w.r.IntN(1000)) * time.Millisecond): // never none, see soonest
 	case <-l.Context().Done():
 	}
 }
