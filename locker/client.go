@@ -216,7 +216,7 @@ func lapsed(_ string, lapse time.Time) bool { return !time.Now().Before(lapse) }
 
 // sleep waits for d. It returns the ctx's error, or ErrClosed.
 func (c *Client) sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(max(d, soonest))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -230,7 +230,7 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 
 // await returns false if done was not closed in time, or before ended was, which may be nil.
 func await(ended, done <-chan struct{}, within time.Duration) bool {
-	timer := time.NewTimer(within)
+	timer := time.NewTimer(max(within, soonest))
 	defer timer.Stop()
 	select {
 	case <-done:

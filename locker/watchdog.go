@@ -158,7 +158,7 @@ func (w *watchdog) watch() {
 		}
 		w.alarm = max(at, 1)
 		w.mu.Unlock()
-		timer.Reset(at - time.Since(w.epoch.at))
+		timer.Reset(max(at-time.Since(w.epoch.at), soonest))
 		select {
 		case <-timer.C:
 		case <-w.wake:
