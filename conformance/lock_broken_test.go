@@ -214,6 +214,20 @@ func (c eachTime) Do(ctx context.Context, cmd driver.Command) (driver.Value, err
 	return conn.Do(ctx, cmd)
 }
 
+// A meanwhile opens and uses another connection beside each command.
+type meanwhile struct {
+	refLike
+	connector driver.Connector
+}
+
+func (c meanwhile) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	if conn, err := c.connector.Connect(ctx); err == nil {
+		_, _ = conn.Do(ctx, driver.Command{Args: []string{"PING"}})
+		defer func() { _ = conn.Close() }()
+	}
+	return c.refLike.Do(ctx, cmd)
+}
+
 // resubscribes makes a Subscription that fails after each message, so that the
 // core has to make another one.
 func resubscribes(_ driver.Connector, conn driver.Conn) driver.Conn {

@@ -282,13 +282,27 @@ func (k *lockKit) waiters(name string, n int) {
 // sent returns how many commands with this key were written to k.wire.
 func (k *lockKit) sent(name string) int { return k.wire.Count(wire.Match{Arg: name}) }
 
-// names returns the names of requests.
-func names(requests []wire.Request) []string {
-	var list []string
-	for _, r := range requests {
-		list = append(list, strings.ToUpper(r.Args[0]))
+// wrote returns the names of what is written for f, with what a driver adds: on the connections that
+// it uses, after what has set them up. What a pool does on others is none of it: it dials, or PINGs.
+func (k *lockKit) wrote(f func()) []string {
+	before := len(k.wire.Requests(wire.Match{}))
+	f()
+	all := k.wire.Requests(wire.Match{})
+	ours := func(r wire.Request) bool {
+		return slices.ContainsFunc(r.Args, func(arg string) bool { return strings.Contains(arg, k.prefix) })
 	}
-	return list
+	used, ready := map[int]bool{}, map[int]bool{}
+	for _, r := range all[before:] {
+		used[r.Conn] = used[r.Conn] || ours(r)
+	}
+	var names []string
+	for i, r := range all {
+		ready[r.Conn] = ready[r.Conn] || ours(r)
+		if i >= before && used[r.Conn] && ready[r.Conn] {
+			names = append(names, strings.ToUpper(r.Args[0]))
+		}
+	}
+	return names
 }
 
 // modes runs a case for a plain lock, which begins with SET NX, and for a fenced

@@ -176,6 +176,17 @@ func TestLocksThroughPlainDriver(t *testing.T) {
 	}}, lockLevel)
 }
 
+// What a pool does beside is none of the two commands: it dials, or looks whether a connection lives.
+func TestPoolThatDialsMeanwhile(t *testing.T) {
+	m := lockMutant{breaks: func() breaker {
+		return breaker{conn: func(c driver.Connector, conn driver.Conn) driver.Conn { return meanwhile{conn.(refLike), c} }}
+	}}
+	cases := []string{"Lock/Mutex/TwoCommands", "ReadWrite/TwoCommands"}
+	report := conformance.Run(t, lockHarness(m), conformance.Only(cases...))
+	require.NoError(t, report.Err())
+	assert.Equal(t, cases, report.Names(conformance.Passed))
+}
+
 type plainConnector struct{ driver.Connector }
 
 func (c plainConnector) Connect(ctx context.Context) (driver.Conn, error) {

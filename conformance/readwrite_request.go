@@ -15,9 +15,7 @@ var readWriteRequestCases = []testCase{
 		c := k.client()
 		k.warm(c, locker.ForReading())
 		for what, m := range map[string]*locker.Mutex{"reading": k.reading(c, k.key("r")), "writing": k.writing(c, k.key("w"))} {
-			before := len(k.wire.Requests(wire.Match{}))
-			k.unlock(k.take(m))
-			sent := names(k.wire.Requests(wire.Match{})[before:])
+			sent := k.wrote(func() { k.unlock(k.take(m)) })
 			if want := []string{"EVALSHA", "EVALSHA"}; fmt.Sprint(sent) != fmt.Sprint(want) {
 				k.Errorf("an uncontended Lock and Unlock for %s wrote %v; want %v", what, sent, want)
 			}
