@@ -39,6 +39,27 @@ var connectorCases = []testCase{
 		k.wire.Refuse(false)
 		k.recovers(k.connect(c))
 	}},
+	{name: "Connector/GivenUp", run: func(k *kit) {
+		// What a constructor brings when nobody waits for it any more is closed.
+		c := k.connector()
+		for _, newCtx := range []ctxMaker{deadlineAfter, cancelAfter} {
+			k.wire.HangDials()
+			ctx, cancel := newCtx(k)
+			conn, err := c.Connect(ctx)
+			<-ctx.Done()
+			cancel()
+			k.checkText(err)
+			k.wire.ResumeDials()
+			time.Sleep(k.time.pause)
+			if err == nil && conn != nil { // it dials when it likes
+				_ = k.shut(conn)
+				continue
+			}
+			if !k.eventually(k.time.settle, func() bool { return k.wire.Open() == 0 }) {
+				k.Errorf("%d connections are open of a Connect whose ctx ended while it dialed (it gave %v), and there is no Conn to close: they must not stay", k.wire.Open(), err)
+			}
+		}
+	}},
 	{name: "Config/Auth", run: func(k *kit) {
 		if k.credentials().password == "" {
 			k.Skipf("the server asks for no password")

@@ -96,14 +96,22 @@ func (k *kit) errorReply(conn driver.Conn, c driver.Command, code string) {
 		k.Fatalf("the server gives no error for %v", c)
 	}
 	v, err := k.do(k.ctx, conn, c)
-	if v != nil {
-		k.Errorf("Do(%v) gave the value %s beside an error reply; want nil", c, show(v))
+	if v != nil && err != nil {
+		k.Errorf("Do(%v) gave the value %s beside an error; want nil", c, show(v))
 	}
-	k.isReply(c.Name(), err, code, want.Message)
+	what := c.Name()
+	if v != nil && err == nil {
+		what += " gave the value " + show(v) + ", and"
+	}
+	k.isReply(what, err, code, want.Message)
 }
 
 func (k *kit) isReply(what string, err error, code, message string) {
 	se, ok := errors.AsType[*driver.ServerError](err)
+	if err == nil {
+		k.Errorf("%s gave no error; want a *driver.ServerError %q", what, message)
+		return
+	}
 	if !ok {
 		k.Errorf("%s gave %v (%T); want a *driver.ServerError %q", what, err, err, message)
 		return

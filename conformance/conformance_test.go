@@ -285,6 +285,15 @@ func TestCloseThatHangsIsCalledOnce(t *testing.T) {
 	assert.NotContains(t, report.Err().Error(), "has stood still")
 }
 
+// A client may hand an error reply on as a value: that there is no error is what the author has to be told.
+func TestErrorReplyAsValueIsToldSo(t *testing.T) {
+	report := conformance.Run(t, harness("error-is-value"), conformance.Only("Do/Error/WRONGTYPE", "Do/Error/Transient"))
+	for _, r := range report.Results {
+		assert.Contains(t, r.Failures[0], "gave no error; want a *driver.ServerError", r.Case)
+	}
+	assert.ErrorContains(t, report.Err(), "GET gave the value string")
+}
+
 // A failure that comes in each round of a case is told once.
 func TestFailuresAreToldOnce(t *testing.T) {
 	report := conformance.Run(t, harness("unknown-code-is-ERR"), conformance.Only("Do/Error/ThenWorks"))

@@ -25,6 +25,7 @@ var mutants = []mutant{
 	{"open-dials", `Connector/NoIO`},
 	{"no-driver", `Connector/Driver`},
 	{"connect-remembers-error", `Connector/ConnectAgain`},
+	{"connect-given-up-stays", `Connector/GivenUp`},
 	{"conns-are-shared", `Close/OtherConn`},
 	{"no-auth", `Config/Auth`},
 	{"drops-username", `Config/Username`},

@@ -113,6 +113,11 @@ func (c *refConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		}
 		rc.idle = append(rc.idle, l)
 	}
+	if c.bug == "connect-given-up-stays" {
+		if err := rc.connectsAside(ctx); err != nil {
+			return nil, err
+		}
+	}
 	switch c.bug {
 	case "conns-are-shared":
 		c.shared = rc
@@ -127,6 +132,26 @@ func (c *refConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		go rc.fill()
 	}
 	return rc, nil
+}
+
+// connectsAside makes the first connection, and does not ask what became of it once ctx has ended.
+func (c *refConn) connectsAside(ctx context.Context) error {
+	dialed := make(chan error, 1)
+	go func() {
+		l, err := c.dial(context.WithoutCancel(ctx))
+		if err == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.idle = append(c.idle, l)
+		}
+		dialed <- err
+	}()
+	select {
+	case err := <-dialed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // fill is a pool that opens connections before they are needed.
