@@ -91,6 +91,16 @@ func TestTCPOnly(t *testing.T) {
 		"they need a real server, and a connection without buffers")
 }
 
+// A call that does not return is shown, in real time as well.
+func TestBlockedCallIsShown(t *testing.T) {
+	t.Parallel() // it waits
+	h := harness("close-hangs-in-mutex")
+	h.TCPOnly = true
+	report := conformance.Run(t, h, conformance.Only("Do/Reply/Status"))
+	assert.ErrorContains(t, report.Err(), "(*refConn).Close(")
+	assert.NotContains(t, report.Err().Error(), "testing.tRunner(")
+}
+
 // A driver without optional interfaces: their cases are skipped, the rest holds.
 func TestBareConn(t *testing.T) {
 	h := conformance.Harness{Open: func(cfg driver.Config) (driver.Connector, error) {
