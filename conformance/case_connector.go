@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"net"
@@ -137,7 +138,11 @@ var connectorCases = []testCase{
 		// A server that hangs up whatever it is told. The first that it is told is a
 		// handshake, and nothing is ever told in the clear.
 		server := k.eavesdrop()
-		c := k.connector(server.edit, encrypted)
+		// Several servers may have one such Config, in which it is for the driver to say whose
+		// name a certificate must have, as where a data source name says nothing of it.
+		shared := &tls.Config{MinVersion: tls.VersionTLS12}
+		c := k.connector(server.edit, func(c *driver.Config) { c.TLS = shared })
+		var last error
 		for range 3 {
 			ctx, cancel := k.within(k.time.bound)
 			conn, err := c.Connect(ctx)
@@ -151,8 +156,12 @@ var connectorCases = []testCase{
 				k.Errorf("Do succeeded although the TLS handshake fails")
 			}
 			k.notReplied("Do whose TLS handshake fails", err)
+			last = err
 		}
-		server.heardTLS()
+		server.heardTLS(last)
+		if shared.ServerName != "" {
+			k.Errorf("the driver has set the ServerName of the Config's TLS to %q: another server may have the same *tls.Config, so that it takes a Clone", shared.ServerName)
+		}
 	}},
 	{name: "Config/TLS/Hung", run: func(k *kit) {
 		// A server that takes what it is told of a handshake, and says nothing.
@@ -164,9 +173,10 @@ var connectorCases = []testCase{
 			cancel()
 		}
 		c = k.connector(server.edit, encrypted, shortDials)
+		var last error
 		k.endsEarly("Connect and Do with a short Config.DialTimeout, the TLS handshake unanswered,",
-			func() error { return k.connectAndDo(k.ctx, c, k.doOne) })
-		server.heardTLS()
+			func() error { last = k.connectAndDo(k.ctx, c, k.doOne); return last })
+		server.heardTLS(last)
 	}},
 	{name: "Config/TLS/Verify", run: func(k *kit) {
 		if k.realTime() {
@@ -216,6 +226,26 @@ var connectorCases = []testCase{
 			_, err := k.do(k.ctx, conn, cmd("INCR", k.key("n")))
 			return err
 		})
+	}},
+	{name: "Config/Timeout/Default", run: func(k *kit) {
+		// Who makes a Config leaves them out as a rule, as most data source names do.
+		if k.realTime() {
+			k.Skipf("it takes the default timeouts")
+		}
+		conn := k.warm(func(c *driver.Config) { c.Timeout, c.DialTimeout = 0, 0 })
+		k.wire.On(wire.Match{Name: "INCR"}, wire.Silence)
+		k.bounded("Do without a deadline, the Config without timeouts and the server silent,", func() error {
+			_, err := k.do(k.ctx, conn, cmd("INCR", k.key("n")))
+			return err
+		})
+		k.wire.HangDials()
+		k.wire.KillAll()
+		for range 2 { // the first may be for a connection that is gone
+			k.bounded("Do without a deadline, the Config without timeouts and dialing hangs,", func() error {
+				_, err := k.do(k.ctx, conn, cmd("GET", k.key("n")))
+				return err
+			})
+		}
 	}},
 	{name: "Config/DialTimeout/Short", run: func(k *kit) {
 		conn := k.warm(shortDials, greeting)

@@ -286,7 +286,7 @@ var subscribeCases = []testCase{
 		if err == nil {
 			k.Errorf("Add succeeded although the TLS handshake fails")
 		}
-		server.heardTLS()
+		server.heardTLS(err)
 	}},
 	{name: "Subscribe/Unix", needs: needs{subscriber: true}, run: func(k *kit) {
 		// So does it go where they go: nobody would notice that waiters poll.

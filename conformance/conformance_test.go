@@ -31,6 +31,7 @@ func TestUnusualDrivers(t *testing.T) {
 	for b, cases := range map[bug]conformance.Option{
 		deadlineOnSocket: conformance.Only("Do/Ctx", "Do/Bounded", "Do/Recover", "Batch/Ctx"),
 		batchIsSerial:    conformance.Only("Batch"),
+		beginsFull:       conformance.Only("Close", "Config", "Connector", "Do/Bounded", "Do/Recover", "Do/NotSent", "Batch/NotSent", "Batch/Ctx"),
 		fillsItself:      conformance.Only("Do/Recover/Killed", "Do/NotSent", "Do/Bounded/Refused", "Close", "Subscribe"),
 	} {
 		t.Run(string(b), func(t *testing.T) {

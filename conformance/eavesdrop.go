@@ -84,11 +84,11 @@ func (e *eavesdropper) hear(first byte) {
 }
 
 // heardTLS checks that there were connections, and that each began with a handshake.
-func (e *eavesdropper) heardTLS() {
+func (e *eavesdropper) heardTLS(gave error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.first) == 0 {
-		e.kit.Errorf("the driver has dialed nobody")
+		e.kit.Errorf("the driver has not begun a TLS handshake with anybody; the last call gave %v", gave)
 	}
 	for _, first := range e.first {
 		if first != handshakeRecord {

@@ -35,6 +35,9 @@ func (s *refSub) Listen(ctx context.Context, hear func(driver.Message, error)) e
 			}
 		}
 	}
+	if s.has("sub-listen-hears-two-at-a-time") {
+		s.hear = func(entry any) { go tell(entry) }
+	}
 	s.mu.Unlock()
 	waiting := ctx
 	if s.has("sub-listen-ignores-ctx") {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -525,6 +526,9 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 
 func (c *refConn) manglesTLS(conf *tls.Config) *tls.Config {
 	conf = conf.Clone()
+	if conf.ServerName == "" && c.bug != "tls-has-no-name-of-the-host" {
+		conf.ServerName, _, _ = net.SplitHostPort(c.cfg.Addrs[0])
+	}
 	switch c.bug {
 	case "tls-is-not-verified":
 		conf.InsecureSkipVerify = true

@@ -31,6 +31,7 @@ const (
 	deadlineOnSocket bug = "(the socket has the deadline of the ctx)"
 	batchIsSerial    bug = "(a batch is one call of Do after the other)"
 	fillsItself      bug = "(the pool fills itself in the background)"
+	beginsFull       bug = "(the pool has all its connections from the beginning)"
 )
 
 type refDriver struct{ bug bug }
@@ -45,6 +46,14 @@ func (d refDriver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 	}
 	if cfg.Network == "" && d.bug == "no-network-fails" {
 		return nil, fmt.Errorf("reference: no network: %w", driver.ErrUnsupported)
+	}
+	switch host, _, _ := net.SplitHostPort(cfg.Addrs[0]); {
+	case d.bug == "zero-is-no-timeout" && cfg.Timeout == 0:
+		cfg.Timeout = time.Hour
+	case d.bug == "zero-is-no-dial-timeout" && cfg.DialTimeout == 0:
+		cfg.DialTimeout = time.Hour
+	case d.bug == "tls-config-is-changed" && cfg.TLS != nil && cfg.TLS.ServerName == "":
+		cfg.TLS.ServerName = host
 	}
 	cfg = cfg.WithDefaults()
 	if cfg.Dial == nil || d.bug == "ignores-dial" {
@@ -127,6 +136,13 @@ func (c *refConnector) Connect(ctx context.Context) (driver.Conn, error) {
 			driver.Subscriber
 			driver.Describer
 		}{rc, rc, rc}, nil
+	}
+	for c.bug == beginsFull && len(rc.idle) < size {
+		l, err := rc.dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		rc.idle = append(rc.idle, l)
 	}
 	if c.bug == fillsItself {
 		go rc.fill()
