@@ -68,6 +68,7 @@ func openWrapped(cfg driver.Config) (driver.Connector, error) {
 	if cfg.TLS != nil || cfg.Network == "unix" {
 		return nil, driver.ErrUnsupported
 	}
+	cfg = cfg.WithDefaults()
 	return driver.NewConnector(rueidis.Driver{}, application{&cfg}.connect), nil
 }
 

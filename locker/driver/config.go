@@ -38,7 +38,8 @@ type Config struct {
 	SentinelUsername string
 	SentinelPassword Secret
 
-	// TLS is nil for a plain connection. It is used for Sentinels too.
+	// TLS is nil for a plain connection. It is used for Sentinels too, and is not
+	// changed: other Configs may share it. No ServerName means the host connected to.
 	TLS *tls.Config
 
 	// DialTimeout bounds connecting, handshakes included. 0 means 5 seconds.

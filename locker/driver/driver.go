@@ -20,7 +20,7 @@ type Driver interface {
 type Connector interface {
 	// Connect returns a Conn. It may do I/O and then honours ctx, but a client
 	// that connects lazily may return at once. It may be called again after an
-	// error, and more than once; each Conn is closed on its own.
+	// error, which leaves nothing open, and more than once; each Conn is closed on its own.
 	Connect(ctx context.Context) (Conn, error)
 
 	// Driver returns the driver that this connector belongs to. It is what a
