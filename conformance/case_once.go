@@ -56,6 +56,9 @@ var onceCases = []testCase{
 			ctx, cancel := newCtx(k, rule)
 			_, err := k.do(ctx, conn, cmd("INCR", key))
 			cancel()
+			if rule.Applied() == 0 {
+				k.Fatalf("INCR gave %v when its ctx ended, and had not been written by then, although nothing is in its way", err)
+			}
 			k.outcome("INCR that is still on its way", err, driver.OutcomeUnknown)
 			rule.Release()
 			if !k.eventually(k.time.settle, func() bool { return k.direct("GET", key) == "1" }) {

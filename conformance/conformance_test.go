@@ -102,6 +102,20 @@ func TestBlockedCallIsShown(t *testing.T) {
 	assert.NotContains(t, report.Err().Error(), "testing.tRunner(")
 }
 
+// What the driver has not sent cannot arrive late, and that is not the suite's fault.
+func TestRequestThatIsNotWrittenIsToldSo(t *testing.T) {
+	h := lockHarness(lockMutant{breaks: commands(func(ctx context.Context, cmd driver.Command, next do) (driver.Value, error) {
+		if cmd.Name() == "INCR" {
+			<-ctx.Done()
+			return nil, driver.NotSent(ctx.Err())
+		}
+		return next(ctx, cmd)
+	})})
+	report := conformance.Run(t, h, conformance.Only("Do/AtMostOnce/LateRequest"))
+	assert.ErrorContains(t, report.Err(), "had not been written by then")
+	assert.NotContains(t, report.Err().Error(), "the suite is at fault")
+}
+
 // A driver without optional interfaces: their cases are skipped, the rest holds.
 func TestBareConn(t *testing.T) {
 	h := conformance.Harness{Open: func(cfg driver.Config) (driver.Connector, error) {
