@@ -68,8 +68,8 @@ func TestLogOfALoss(t *testing.T) {
 
 func TestLogNamesTheLockInOneAttributeOnly(t *testing.T) {
 	logged(t, slog.LevelDebug, func(t *testing.T, f *fakeDeployment, c *Client, records func() []map[string]any) {
-		const name = "customer:4711"
-		lease, err := c.Mutex(name, TTL(time.Second), Metadata("metadata4711"), Fenced()).Lock(t.Context())
+		const name = "customer:erika"
+		lease, err := c.Mutex(name, TTL(time.Second), Metadata("metadata of erika"), Fenced()).Lock(t.Context())
 		require.NoError(t, err)
 		_, err = c.Mutex(name).TryLock(t.Context())
 		require.ErrorIs(t, err, ErrLocked)
@@ -98,7 +98,7 @@ func TestLogNamesTheLockInOneAttributeOnly(t *testing.T) {
 			delete(r, "lock")
 			text, err := json.Marshal(r)
 			require.NoError(t, err)
-			assert.NotContains(t, string(text), "4711")
+			assert.NotContains(t, string(text), "erika")
 		}
 	})
 }
