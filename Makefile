@@ -63,9 +63,10 @@ staticcheck:
 	@$(STATICCHECK) work
 
 # What is meant to run there, and the package that starts the servers of tests. Examples,
-# bench and the conformance suite have files for one system as well.
+# bench and the conformance suite have files for one system as well. Types are checked, and
+# nothing is compiled: that would take minutes where nothing is cached.
 portable:
-	@echo "== compiles for macOS, Windows (32 bits) and FreeBSD"
+	@echo "== types on macOS, Windows (32 bits) and FreeBSD"
 	@go run ./internal/apicheck/portable windows/386,darwin/arm64,freebsd/amd64 ./locker/... ./cmd/lockctl
 	@go run ./internal/apicheck/portable -test darwin/arm64 ./internal/servertest/...
 

@@ -51,7 +51,7 @@ var connectorCases = []testCase{
 			cancel()
 			k.checkText(err)
 			k.wire.ResumeDials()
-			time.Sleep(k.time.pause)
+			time.Sleep(k.time.pause)       // so that none is counted as closed that only comes now
 			if err == nil && conn != nil { // it dials when it likes
 				_ = k.shut(conn)
 				continue

@@ -44,7 +44,7 @@ func startRedis(t *testing.T) string {
 			return addr
 		}
 	}
-	require.Fail(t, "the server does not listen")
+	require.Fail(t, "the server gets no port")
 	return ""
 }
 
@@ -71,6 +71,7 @@ func startRedisOnSomePort(t *testing.T, path, dir string) string {
 		_ = cmd.Process.Kill()
 		<-exited
 	})
+	tooLong := time.After(10 * time.Second)
 	for {
 		if c, err := net.Dial("unix", socket); err == nil {
 			_ = c.Close()
@@ -79,6 +80,8 @@ func startRedisOnSomePort(t *testing.T, path, dir string) string {
 		select {
 		case <-exited:
 			return ""
+		case <-tooLong:
+			require.Fail(t, "the server does not listen")
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -1,5 +1,6 @@
 // Portable finds out whether packages compile for other systems, in a fraction of the time
-// that compiling them takes: it only checks types, also those of what they import.
+// that compiling them takes: it only checks types, also those of what they import. What a
+// compiler or linker alone would find, as a function without a body, it does not.
 //
 //	portable windows/386,freebsd/amd64 ./locker/... ./cmd/lockctl
 //	portable -test darwin/arm64 ./internal/servertest/...
