@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // assess says what the facts mean for locks.
@@ -17,8 +19,12 @@ func (f facts) assess(quorum bool) []finding {
 		}
 		return []finding{{"connection", problem, f.down.Error(), means}}
 	}
+	answers := "answers"
+	if f.timeErr == nil { // the trips are those of TIME
+		answers += " in " + roughly(f.trip)
+	}
 	return append([]finding{
-		{Check: "connection", Level: fine, Found: "answers in " + roughly(f.trip)},
+		{Check: "connection", Level: fine, Found: answers},
 		f.version(), f.eviction(), f.persistence(quorum), f.replication(quorum), f.clock(),
 	}, f.permissions()...)
 }
@@ -33,8 +39,12 @@ func (f facts) known(info, config string) (string, bool) {
 }
 
 // hidden is the finding about what the server does not tell.
-func hidden(check, means string) finding {
-	return finding{check, unseen, "INFO and CONFIG do not tell", means}
+func (f facts) hidden(check, means string) finding {
+	found := "INFO and CONFIG do not tell"
+	if f.infoErr != nil && driver.OutcomeOf(f.infoErr) != driver.OutcomeReplied { // they may be allowed
+		found = "INFO: " + f.infoErr.Error()
+	}
+	return finding{check, unseen, found, means}
 }
 
 func (f facts) version() finding {
@@ -43,7 +53,7 @@ func (f facts) version() finding {
 		name, version = "Valkey", v
 	}
 	if version == "" {
-		return hidden("version", "Locks do not need INFO. The oldest server supported is Redis 6.0.")
+		return f.hidden("version", "Locks do not need INFO. The oldest server supported is Redis 6.0.")
 	}
 	major, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(major)
@@ -56,7 +66,7 @@ func (f facts) version() finding {
 func (f facts) eviction() finding {
 	policy, ok := f.known("maxmemory_policy", "maxmemory-policy")
 	if !ok {
-		return hidden("eviction", "With any policy but noeviction a server whose memory is full deletes locks that are held.")
+		return f.hidden("eviction", "With any policy but noeviction a server whose memory is full deletes locks that are held.")
 	}
 	limit, _ := f.known("maxmemory", "maxmemory")
 	found := "maxmemory-policy " + policy
@@ -79,7 +89,7 @@ func (f facts) persistence(quorum bool) finding {
 	const check = "persistence"
 	aof, ok := f.info["aof_enabled"]
 	if !ok {
-		return hidden(check, "A server that forgets its locks when it is restarted lets others take locks that are held.")
+		return f.hidden(check, "A server that forgets its locks when it is restarted lets others take locks that are held.")
 	}
 	if quorum {
 		return f.nodePersistence(aof == "1")
@@ -145,7 +155,7 @@ func (f facts) replication(quorum bool) finding {
 	const check = "replication"
 	role, ok := f.info["role"]
 	if !ok {
-		return hidden(check, "A failover may forget the latest locks, as replication is asynchronous.")
+		return f.hidden(check, "A failover may forget the latest locks, as replication is asynchronous.")
 	}
 	replicas, _ := strconv.Atoi(f.info["connected_slaves"])
 	found := fmt.Sprintf("%s, %d replicas", role, replicas)

@@ -149,7 +149,7 @@ func examineServer(ctx context.Context, connector driver.Connector, name string)
 	}
 	defer conn.Close()
 	do := func(args ...string) (driver.Value, error) { return conn.Do(ctx, driver.Command{Args: args}) }
-	if _, err := do("PING"); err != nil && (driver.OutcomeOf(err) != driver.OutcomeReplied || lacksPassword(err)) {
+	if _, err := do("PING"); err != nil && (driver.OutcomeOf(err) != driver.OutcomeReplied || answersNothing(err)) {
 		f.down = err
 		return f
 	}
@@ -175,10 +175,19 @@ func examineServer(ctx context.Context, connector driver.Connector, name string)
 	return f
 }
 
-// lacksPassword tells that the server answers nothing until it is given one.
-func lacksPassword(err error) bool {
+// answersNothing tells that the server refuses whatever it is asked: without a password, while a
+// script runs, or as it has too many clients. Nothing is to be learned of it then, least of all
+// what its ACL forbids.
+func answersNothing(err error) bool {
 	reply, ok := errors.AsType[*driver.ServerError](err)
-	return ok && reply.Code == "NOAUTH"
+	if !ok {
+		return false
+	}
+	switch reply.Code {
+	case "NOAUTH", "BUSY", "UNKILLABLE":
+		return true
+	}
+	return strings.Contains(reply.Message, "max number of clients")
 }
 
 func subscribe(ctx context.Context, conn driver.Conn, channel string) error {

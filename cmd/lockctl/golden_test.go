@@ -108,7 +108,7 @@ func servers() map[string]facts {
 	saved.info["aof_enabled"], saved.info["rdb_saves"] = "0", "2"
 	noConfig := healthy()
 	noConfig.info["aof_enabled"], noConfig.config = "0", map[string]string{}
-	denied := errors.New("NOPERM this user has no permissions to run the command")
+	denied := driver.NewServerError("NOPERM this user has no permissions to run the command")
 	secretive := facts{
 		server: "managed.example.com:6379", trip: 2 * time.Millisecond,
 		infoErr: denied, configErr: denied, subscribeErr: denied, publishErr: denied, scanErr: denied, config: map[string]string{},

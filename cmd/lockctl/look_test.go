@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"regexp"
@@ -270,6 +271,48 @@ func TestDoctorWithoutInfo(t *testing.T) {
 		"subscribing": fine, "publishing": fine, "listing": fine,
 	}, seen)
 	assert.Zero(t, d.Problems)
+}
+
+// A server that refuses everything says nothing of its settings, nor of what an ACL forbids.
+func TestDoctorOfAServerThatRefusesEverything(t *testing.T) {
+	t.Parallel()
+	busy := servertest.Single(t, servertest.Config("lua-time-limit", "20"))
+	line, err := net.Dial("tcp", busy.Addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = line.Close() })
+	_, err = fmt.Fprint(line, "EVAL \"while true do end\" 0\r\n") // until the server is killed
+	require.NoError(t, err)
+	eventually(t, "the server is busy", func() bool {
+		_, err := busy.Do("PING")
+		return err != nil && strings.Contains(err.Error(), "BUSY")
+	})
+	crowded := servertest.Single(t)
+	_, err = crowded.Do("CONFIG", "SET", "maxclients", "1") // on a connection that stays
+	require.NoError(t, err)
+	for name, server := range map[string]*servertest.Server{"busy": busy, "crowded": crowded} {
+		for _, driver := range []string{"goredis", "rueidis", "redigo"} {
+			code, out, errs := lockctl(t, "redis://"+server.Addr, "doctor", "--json", "--driver", driver)
+			assert.Equal(t, exitFindings, code, errs)
+			var d diagnosis
+			require.NoError(t, json.Unmarshal([]byte(out), &d), out)
+			require.Len(t, d.Patients[0].Findings, 1, "%s, %s: %+v", name, driver, d.Patients[0].Findings)
+			assert.Equal(t, "connection", d.Patients[0].Findings[0].Check)
+			assert.Equal(t, problem, d.Patients[0].Findings[0].Level)
+		}
+	}
+}
+
+// Where no answer came nothing is known of permissions, nor of the time that one takes.
+func TestDoctorTellsSilenceFromARefusal(t *testing.T) {
+	silence := errors.New("i/o timeout")
+	for _, f := range (facts{infoErr: silence, timeErr: silence}).assess(false) {
+		switch f.Level {
+		case fine:
+			assert.NotContains(t, f.Found, "0 µs", f.Check)
+		case unseen:
+			assert.Contains(t, f.Found, "i/o timeout", f.Check)
+		}
+	}
 }
 
 // withoutQueues returns who and where a user is that may do all but wait for a lock.
