@@ -26,6 +26,11 @@ const (
 var errDeaf = errors.New("locker: nothing was heard for " + echoLimit.String() + " after a message of the client to itself: " +
 	"the subscription may be at a server that is not the master, or not in the Cluster, any more; subscribing anew")
 
+// errMuted is of a subscription on which messages have come, where the client may not publish any
+// more. Often that is a permission for the channel, and then it is not subscribed any more
+// either, which a driver does not tell that connects again and is refused. To subscribe anew tells.
+var errMuted = errors.New("locker: the server has begun to refuse messages of the client to itself, and perhaps its subscription, too; subscribing anew")
+
 // An ear is what the hub knows of a subscription that is up. Its connection may be alive
 // where no message arrives any more: at a former master, or at a node that has left the
 // Cluster. That only shows by a message of which is known that it must arrive, the echo.
@@ -65,8 +70,8 @@ func (h *hub) attend(node int, l *link, sub driver.Subscription) (vain bool, err
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ears[node] = nil
-	if errors.Is(context.Cause(ctx), errDeaf) {
-		return !e.ever, errDeaf
+	if cause := context.Cause(ctx); errors.Is(cause, errDeaf) || errors.Is(cause, errMuted) {
+		return !e.ever, cause
 	}
 	return false, err
 }
@@ -119,7 +124,8 @@ func (h *hub) probe() {
 }
 
 // echo says something on the channel of the hub. Silence means something only where the
-// server has taken it: an outage, or a missing permission, is no reason to subscribe anew.
+// server has taken it: an outage is no reason to subscribe anew, and a missing permission is
+// one only where messages have come, so that it is not done again and again.
 func (h *hub) echo(e *ear) {
 	ctx, cancel := context.WithTimeout(h.ctx, echoTime)
 	defer cancel()
@@ -128,6 +134,8 @@ func (h *hub) echo(e *ear) {
 	defer h.mu.Unlock()
 	switch now := time.Now(); {
 	case e.state != echoAsked: // it was heard before the reply
+	case e.ever && errors.Is(forbidden(err), ErrPermission):
+		e.giveUp(errMuted)
 	case err != nil:
 		h.restart(e, now)
 	default:

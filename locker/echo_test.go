@@ -214,6 +214,51 @@ func TestErrorOfTheEchoIsNoVerdict(t *testing.T) {
 	}
 }
 
+// A permission for the channel that is withdrawn ends the subscription, and a driver that is
+// refused another one goes on trying. That nothing is heard is told all the same, and waiters poll.
+func TestASubscriptionThatIsForbiddenLaterIsNotTakenForOneThatHears(t *testing.T) {
+	noChannel := driver.NewServerError("NOPERM this user has no permissions to access one of the channels used as arguments")
+	anew := []Subscription{{Listening: true}, {Err: errMuted}, {Listening: true}}
+	for name, test := range map[string]struct {
+		publishErr, subscribeErr error
+		first                    []Subscription // what is told, to begin with
+		listens                  bool
+	}{
+		"no channel":    {noChannel, noChannel, []Subscription{{Listening: true}, {Err: errMuted}, {Err: noChannel}}, false},
+		"no publishing": {driver.NewServerError("NOPERM this user has no permissions to run the 'publish' command"), nil, anew, true},
+		"outage":        {driver.NotSent(errors.New("no route")), nil, []Subscription{{Listening: true}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+				held := f.hold(t)
+				got := background(t, c.Mutex("k"))
+				time.Sleep(2 * echoAfter)
+				require.NotZero(t, f.echoes(), "something was heard")
+				f.setDeaf(true)
+				f.set(func() {
+					f.subscribeErr = test.subscribeErr
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if cmd.Name() == "PUBLISH" {
+							return test.publishErr
+						}
+						return nil
+					}
+				})
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				heard := s.heardOf()
+				require.GreaterOrEqual(t, len(heard), len(test.first))
+				assert.Equal(t, test.first, heard[:len(test.first)])
+				if test.subscribeErr == nil {
+					assert.Len(t, heard, len(test.first), "it is not given up again and again")
+				}
+				assert.Equal(t, test.listens, c.hub.listens())
+				handOver(t, held, got)
+			})
+		})
+	}
+}
+
 // An echo that is not answered ends by itself.
 func TestEchoIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
