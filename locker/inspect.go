@@ -25,7 +25,7 @@ func (s Status) Held() bool { return len(s.Holders) > 0 }
 // Inspect tells who holds the lock with the given name, of whatever kind it is, and
 // how many wait for it. It returns a [*ForeignError] if the key holds what is not a
 // lock of this library; but a string that expires may be that of another one, and is
-// told as a Holder that is Foreign.
+// told as a Holder that is Foreign. A replica tells what has reached it so far, which may be nothing.
 //
 // On a quorum it returns ErrUnavailable also where a majority of the nodes are new, or have
 // lost their data less than LongestTTL ago, and none of the others knows who holds the lock:
