@@ -130,7 +130,7 @@ func (t *tenure) observeRenewal(sent, now moment, err error) {
 	ttl := min(t.lasts, t.asked) // where Extend asked for more, it is late only once less than that is left
 	armed := t.term.deadline.Add(margin(ttl) - ttl)
 	info := t.mutex.info()
-	info.TTL = t.asked
+	info.TTL = ttl
 	t.client.observers.renewal(Renewal{
 		LockInfo: info, Took: now.at.Sub(sent.at), Err: err,
 		Late: max(sent.at.Sub(armed)-ttl/3, 0), Left: t.term.leftAt(now),

@@ -202,7 +202,9 @@ func (e *LostError) cause() string {
 	return "lost_absent"
 }
 
-// A Renewal is one request of the watchdog that lengthens a lease.
+// A Renewal is one request of the watchdog that lengthens a lease. Its TTL is the one that the
+// lease had until then, which is less than that of the lock after a wait: a waiter is given the
+// lock for as long as its place in the queue lasts, some four seconds, and the first renewal makes that more.
 type Renewal struct {
 	LockInfo
 	Took time.Duration // from the request to its answer

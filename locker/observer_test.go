@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -356,6 +357,29 @@ func TestRenewalsBesideAnExtendAreNotLater(t *testing.T) {
 			require.Zero(t, r.Late)
 		}
 	})
+}
+
+// Who has waited is given the lock for as long as its place in the queue lasts, and renews it in a
+// third of that. That is how it is to be, and no margin that has become small.
+func TestTheFirstRenewalAfterAWaitIsNotLate(t *testing.T) {
+	for _, ttl := range []time.Duration{DefaultTTL, time.Hour} {
+		s := &seen{}
+		logged(t, slog.LevelWarn, func(t *testing.T, f *fakeDeployment, c *Client, records func() []map[string]any) {
+			held := f.hold(t)
+			got := background(t, c.Mutex("k", TTL(ttl)))
+			time.Sleep(time.Minute)
+			handOver(t, held, got)
+			time.Sleep(ttl)
+			synctest.Wait()
+			require.Greater(t, len(s.renewals), 2)
+			for _, r := range s.renewals {
+				assert.Greater(t, r.Left, r.TTL/3)
+			}
+			assert.Less(t, s.renewals[0].TTL, 5*time.Second)
+			assert.Equal(t, ttl, s.renewals[1].TTL)
+			assert.Empty(t, records())
+		}, s.observer())
+	}
 }
 
 func TestObserverIsToldTheCauseOfALoss(t *testing.T) {
