@@ -19,6 +19,9 @@ func (f facts) assess(quorum bool) []finding {
 		}
 		return []finding{{"connection", problem, f.down.Error(), means}}
 	}
+	if f.info["redis_mode"] == "sentinel" {
+		return []finding{{"connection", problem, "a Sentinel", "It keeps no locks, and knows none of their commands. Give mode=sentinel&master=… with the addresses of the Sentinels, or the master's own address."}}
+	}
 	answers := "answers"
 	if f.timeErr == nil { // the trips are those of TIME
 		answers += " in " + roughly(f.trip)

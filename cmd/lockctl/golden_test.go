@@ -114,8 +114,9 @@ func servers() map[string]facts {
 		infoErr: denied, configErr: denied, subscribeErr: denied, publishErr: denied, scanErr: denied, config: map[string]string{},
 	}
 	down := facts{server: "10.0.0.2:6379", down: errors.New("dial tcp 10.0.0.2:6379: connect: connection refused")}
+	sentinel := facts{server: "10.0.0.1:26379", timeErr: driver.NewServerError("ERR unknown command 'TIME'"), info: map[string]string{"redis_version": "7.0.15", "redis_mode": "sentinel"}}
 	return map[string]facts{
-		"healthy": healthy(), "cache": cache, "old": old, "replica": replica, "secretive": secretive, "down": down,
+		"sentinel": sentinel, "healthy": healthy(), "cache": cache, "old": old, "replica": replica, "secretive": secretive, "down": down,
 		"snapshots": snapshots, "everysec": everysec, "unsynced": unsynced, "deserted": deserted, "saved": saved, "no-config": noConfig,
 	}
 }

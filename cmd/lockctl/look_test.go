@@ -315,6 +315,15 @@ func TestDoctorTellsSilenceFromARefusal(t *testing.T) {
 	}
 }
 
+// Nor is a Sentinel, whose address was given as that of a server, one with a bad ACL.
+func TestDoctorKnowsASentinel(t *testing.T) {
+	t.Parallel()
+	code, out, errs := lockctl(t, "redis://"+servertest.Sentinel(t).Sentinels[0].Addr, "doctor")
+	assert.Equal(t, exitFindings, code, errs)
+	assert.Contains(t, strings.Join(strings.Fields(out), " "), "Give mode=sentinel&master=") // it is wrapped
+	assert.NotContains(t, out, "TIME")
+}
+
 // withoutQueues returns who and where a user is that may do all but wait for a lock.
 func withoutQueues(t *testing.T) string {
 	t.Helper()
