@@ -7,9 +7,11 @@ export GOWORK =
 MODULES     := $(shell GOWORK= go work edit -json | sed -n 's/.*"DiskPath": "\(.*\)".*/\1/p')
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# The race detector needs a C compiler. It watches all but the interpreter that executes
-# scripts in an embedded miniredis, one at a time: that would take as long as the rest.
-RACE     := $(shell command -v "$$(go env CC)" >/dev/null && echo -race -gcflags=github.com/yuin/gopher-lua/...=-race=false)
+# The race detector needs a C compiler. It watches all but an embedded miniredis and the
+# interpreter of its scripts, which is a server as another process would be: watching that
+# would take as long as the rest.
+UNWATCHED := github.com/alicebob/miniredis/... github.com/yuin/gopher-lua/...
+RACE      := $(shell command -v "$$(go env CC)" >/dev/null && echo -race $(patsubst %,-gcflags=%=-race=false,$(UNWATCHED)))
 FUZZTIME ?= 10s
 
 # So many modules are tested at the same time; the tests mostly wait.
@@ -28,7 +30,9 @@ endef
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-# One step after the other, also with make -j.
+# One step after the other, also with make -j. Rather memory than time for the garbage
+# collectors of compilers, linters and tests.
+test: export GOGC ?= 400
 test: ## everything that has to pass; installs a redis-server if it can
 	@$(MAKE) --no-print-directory server
 	@$(MAKE) --no-print-directory lint
