@@ -146,6 +146,21 @@ func TestUndeclaredCapabilityFails(t *testing.T) {
 	assert.ErrorContains(t, report.Err(), "Describer:true")
 }
 
+// The Conn of a wrapper that forwards nothing, by somebody who believes that it does. The report says
+// so, instead of ending with the program.
+func TestLostCapabilitiesAreReported(t *testing.T) {
+	h := harness("")
+	open := h.Open
+	h.Open = func(cfg driver.Config) (driver.Connector, error) {
+		c, err := open(cfg)
+		return bareConnector{c}, err
+	}
+	report := conformance.Run(t, h, conformance.Only("Capabilities", "Batch/Order/Many", "Subscribe/Ack/Each", "Describe/Mode", "Lock/Queue/OldGrantIgnored"))
+	assert.Equal(t, []string{"Capabilities/Declared", "Batch/Order/Many", "Subscribe/Ack/Each", "Describe/Mode", "Lock/Queue/OldGrantIgnored"},
+		report.Names(conformance.Failed))
+	assert.ErrorContains(t, report.Err(), "Subscriber:false")
+}
+
 func TestKnown(t *testing.T) {
 	known := conformance.Deviation{Case: "Do/Reply/EmptyBulk", Link: "https://example.org/issue/1", Why: "the client cannot tell"}
 	only := conformance.Only("Do/Reply/EmptyBulk", "Do/Reply/Bulk")

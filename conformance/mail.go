@@ -19,19 +19,25 @@ func (c mailConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil || conn == nil {
 		return nil, err
 	}
-	return mailConn{driver.Wrapper{Conn: conn}, c.box}, nil
+	inside, ok := conn.(driver.Subscriber)
+	if !ok { // as Capabilities/Declared has told
+		_ = conn.Close()
+		return nil, errNoSubscriber
+	}
+	return mailConn{driver.Wrapper{Conn: conn}, inside, c.box}, nil
 }
 
 type mailConn struct {
 	driver.Wrapper
-	box *mailbox
+	inside driver.Subscriber
+	box    *mailbox
 }
 
 var _ driver.Subscriber = mailConn{}
 
 // Subscribe implements driver.Subscriber.
 func (c mailConn) Subscribe(ctx context.Context) (driver.Subscription, error) {
-	sub, err := c.Conn.(driver.Subscriber).Subscribe(ctx)
+	sub, err := c.inside.Subscribe(ctx)
 	if err != nil || sub == nil {
 		return nil, err
 	}

@@ -13,10 +13,12 @@ import (
 // channel returns a channel of this case.
 func (k *kit) channel(name string) string { return k.prefix + name }
 
+var errNoSubscriber = errors.New("the Conn is no driver.Subscriber; Harness.Capabilities says it is")
+
 func (k *kit) subscriber(conn driver.Conn) driver.Subscriber {
 	s, ok := conn.(driver.Subscriber)
 	if !ok {
-		k.Fatalf("the Conn is no driver.Subscriber; Harness.Capabilities says it is")
+		k.Fatalf("%v", errNoSubscriber)
 	}
 	return s
 }
