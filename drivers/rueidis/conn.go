@@ -26,6 +26,9 @@ var (
 	_ driver.Describer  = (*conn)(nil)
 )
 
+// errDecorator is of results that are not rueidis' own. The command may have been sent all the same.
+var errDecorator = errors.New("rueidis: a decorator of the client has returned other results than the server's replies")
+
 type conn struct {
 	client    rue.Client
 	decorated bool            // client is not rueidis' own, see isDecorated
@@ -110,6 +113,9 @@ func (p *pipeline) send(ctx context.Context, c *conn, g gate) {
 	k := calls.Get().(*call)
 	k.commands = p.commands
 	err := c.make(ctx, g, k)
+	if err == nil && len(k.results) != len(p.results) { // whose is which?
+		err = fmt.Errorf("%w: %d of a pipeline of %d commands", errDecorator, len(k.results), len(p.results))
+	}
 	for i, r := range p.results {
 		if r.Err = err; err == nil {
 			r.Value, r.Err = c.outcome(ctx, &k.results[i])
@@ -185,6 +191,9 @@ func (c *conn) outcome(ctx context.Context, result *rue.RedisResult) (driver.Val
 		return nil, c.failure(ctx, err)
 	}
 	message, _ := result.ToMessage()
+	if message == (rue.RedisMessage{}) { // which no reply is
+		return nil, fmt.Errorf("%w: an empty one", errDecorator)
+	}
 	v, err := value(&message)
 	if reply, ok := errors.AsType[*driver.ServerError](err); ok && reply.Code == "READONLY" {
 		c.leave(ctx)

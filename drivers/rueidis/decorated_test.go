@@ -99,3 +99,37 @@ func TestDecoratorThatMakesErrorsOfReplies(t *testing.T) {
 		})
 	}
 }
+
+// givesUp is a decorator that has stopped asking the server, and returns what its results were to begin
+// with: as one does whose breaker is open, or that has recovered from a panic of its own.
+type givesUp struct {
+	rue.Client
+	results int
+}
+
+func (givesUp) Do(context.Context, rue.Completed) (result rue.RedisResult) { return result }
+
+func (g givesUp) DoMulti(context.Context, ...rue.Completed) []rue.RedisResult {
+	return make([]rue.RedisResult, g.results)
+}
+
+// That is no reply of the server, and which result is that of which command nobody knows.
+func TestDecoratorWithoutResults(t *testing.T) {
+	cmds := []driver.Command{command("SET", "k", "v"), command("GET", "k")}
+	for _, n := range []int{0, 1, 2, 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *wire.Wire) {
+				decorated := givesUp{client(t, w), n}
+				conn := connect(t, rueidis.Wrap(decorated))
+				v, err := conn.Do(t.Context(), cmds[0])
+				results := conn.(driver.Batcher).DoBatch(t.Context(), cmds)
+				require.Len(t, results, len(cmds))
+				for _, r := range append(results, driver.Result{Value: v, Err: err}) {
+					assert.Nil(t, r.Value)
+					assert.ErrorContains(t, r.Err, "decorator")
+					assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(r.Err))
+				}
+			})
+		})
+	}
+}

@@ -77,6 +77,14 @@
 //	Sentinel.                 should be set: without it one lost message binds
 //	TopologyRefreshInterval   the client to a former master
 //
+// # Decorators
+//
+// A decorator of the client (of rueidishook, rueidisotel, or of the application's own) sees the
+// commands of locks. One that sends a command twice, has something else than the server answer it, or
+// hides an error breaks locks. Where it returns an empty result, or more or fewer than there were
+// commands, the outcome is unknown. It is called in another goroutine than the caller's, where a panic
+// ends the program.
+//
 // # A node that was removed from a Cluster
 //
 // From Redis 8 on rueidis asks the nodes of a Cluster for CLUSTER SHARDS, and believes
