@@ -43,7 +43,7 @@ func (c *conn) results(ctx context.Context, e *exchange) []driver.Result {
 	for i := range e.commands {
 		rc := &e.commands[i]
 		v, err := rc.result()
-		if err == nil && !rc.begun.Load() {
+		if err == errUnasked && e.err != nil {
 			// go-redis got no connection because of an error reply, to AUTH or from
 			// a Sentinel, and believes that each command knows it as its own.
 			err = e.err

@@ -28,7 +28,8 @@
 //	                    SUBSCRIBE, in a Cluster too
 //	describe            mode, run id if not a Cluster   same
 //	Ring, AutoPipeliner refused, see [Wrap]             -
-//	reading replicas    refused, see [Wrap]             never done
+//	reading replicas    refused where that can be seen, never done
+//	                    see [Wrap]
 //
 // # What differs from go-redis
 //
@@ -90,8 +91,10 @@
 // all others with it, so that one call is refused, and those that are under way. Of a wrapped client
 // each that is idle costs one more call, unless its ConnMaxIdleTime has dropped it by then.
 //
-// Hooks see the commands of locks. One that sends a command twice, or swallows
-// it, breaks locks.
+// Hooks see the commands of locks. One that sends a command twice, or hides an error, breaks
+// locks: a reply that was lost is a nil one then. Where nothing was sent and a hook returns no
+// error, the outcome is unknown. Hooks, and functions in the options, are called in another
+// goroutine than the caller's, where a panic ends the program.
 //
 // The client that Open makes has MaxRetries -1, DialerRetries 1,
 // ContextTimeoutEnabled, RESP2, no dedicated pool for pipelines, timeouts

@@ -239,3 +239,45 @@ func TestWrapHookThatChangesKeys(t *testing.T) {
 	_, err = conn.Do(soon(t), on("SET", "refused", "v"))
 	assert.Equal(t, driver.NewServerError("OOM no"), err)
 }
+
+// failsOpen is a hook with an open breaker: nothing is sent, and the application goes on as without Redis.
+type failsOpen struct{ with error }
+
+func (failsOpen) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f failsOpen) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return f.with }
+}
+
+func (f failsOpen) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(context.Context, []redis.Cmder) error { return f.with }
+}
+
+// That nobody was asked must not count as the reply that somebody else has the lock.
+func TestWrapHookThatSendsNothing(t *testing.T) {
+	server := servertest.Single(t)
+	for name, with := range map[string]error{"success": nil, "nothing there": redis.Nil} {
+		t.Run(name, func(t *testing.T) {
+			client := redis.NewClient(&redis.Options{Addr: server.Addr})
+			defer client.Close()
+			client.AddHook(failsOpen{with})
+			conn := wrap(t, client)
+			_, err := conn.Do(soon(t), on("SET", "k", "v", "NX"))
+			results := conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("SET", "k", "v", "NX"), on("GET", "k")})
+			for _, err := range []error{err, results[0].Err, results[1].Err} {
+				require.Error(t, err)
+				assert.NotContains(t, err.Error(), "Sentinel")
+				assert.ErrorContains(t, err, "hook")
+			}
+
+			locks, err := locker.New(goredis.Wrap(client))
+			require.NoError(t, err)
+			defer locks.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err = locks.Mutex("m").TryLock(ctx)
+			require.Error(t, err)
+			assert.NotErrorIs(t, err, locker.ErrLocked)
+		})
+	}
+}

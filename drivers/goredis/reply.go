@@ -21,13 +21,20 @@ import (
 // command's and takes the rest of the array for the next replies. See command.SetErr.
 var errNested = errors.New("go-redis cannot read an array with this error in it")
 
+// errUnasked is of a command that has come to no error, and that go-redis has not begun to write: no
+// server has answered it. A hook that lets the application go on without Redis, or from a cache, makes such.
+var errUnasked = errors.New("a hook of the client has answered in the place of the server")
+
 // result returns what go-redis made of the reply. A nil is an error to go-redis, and hooks of
 // the application wrap it like any other; but where the command was not begun, it is that of a
 // Sentinel that does not know the master, or stands for the address of a Cluster's node.
 func (c *command) result() (any, error) {
 	v, err := c.Val(), c.err
-	if errors.Is(err, redis.Nil) && c.begun.Load() {
+	switch begun := c.begun.Load(); {
+	case begun && errors.Is(err, redis.Nil):
 		return nil, nil
+	case !begun && err == nil:
+		return nil, errUnasked
 	}
 	return v, err
 }
@@ -93,6 +100,8 @@ func (c *conn) failure(ctx context.Context, err error) error {
 	switch nothing := errors.Is(err, redis.Nil); { // not the command's reply, see result
 	case nothing && c.mode == driver.ModeCluster:
 		return driver.NotSent(errors.New("goredis: the nodes of the Cluster do not tell their addresses, without which go-redis cannot use it: set their cluster-preferred-endpoint-type to ip, or to hostname and the cluster-announce-hostname of each"))
+	case nothing && c.mode == driver.ModeSingle:
+		return fmt.Errorf("goredis: %w was no reply: a hook of the client, its OnConnect or its credentials brought it", err)
 	case nothing:
 		return driver.NotSent(fmt.Errorf("goredis: no Sentinel knows the master's name: %w", err))
 	}

@@ -28,6 +28,11 @@ import (
 //   - a ClusterClient without ReadTimeout or WriteTimeout (negative): a command
 //     on a dead connection would never end. A Client without them is used with
 //     [driver.DefaultTimeout].
+//
+// What cannot be seen is that a client of NewFailoverClient has ReplicaOnly, which NewUniversalClient
+// makes of MasterName and ReadOnly. Do not pass one: as long as there are replicas, locks are refused by
+// READONLY, and List and Inspect tell what a replica knows; and if replicas take writes
+// (replica-read-only no), each grants a lock by itself.
 func Wrap(client redis.UniversalClient) driver.Connector {
 	return driver.NewConnector(Driver{}, func(context.Context) (driver.Conn, error) {
 		switch client := client.(type) {
