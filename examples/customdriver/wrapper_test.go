@@ -24,7 +24,7 @@ func (c *counter) Do(ctx context.Context, cmd driver.Command) (driver.Value, err
 	return c.Wrapper.Do(ctx, cmd)
 }
 
-// DoBatch keeps batches if the Conn inside has them.
+// DoBatch keeps the batches of the Conn inside, which has them.
 func (c *counter) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
 	c.commands.Add(int64(len(cmds)))
 	return driver.DoBatch(ctx, c.Wrapper.Conn, cmds)

@@ -15,6 +15,9 @@ import (
 //
 // Without it each command is sent by Do, and what belongs together by [DoBatch], one
 // command after another.
+//
+// A Conn that can only send one command after another should not be a Batcher: the callers
+// that share a batch would wait for one another.
 type Batcher interface {
 	// DoBatch sends all commands, each at most once, and returns one Result
 	// for each, in their order. Commands whose keys share a slot are executed

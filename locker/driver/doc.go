@@ -78,7 +78,9 @@
 // A Conn may wrap another: a tracer, a fault injector. The core asks only the
 // outermost Conn for optional interfaces and never unwraps. A wrapper therefore
 // forwards those that it wants to keep, each through itself, so that no command
-// goes around it. [Wrapper] is a base that keeps none.
+// goes around it. [Wrapper] is a base that keeps none. Forward none that the Conn inside
+// has not: the core would leave out its fallback. Commands are passed on as they are, keys
+// included; who wants something before the names of locks has locker.Prefix.
 //
 // # Versions
 //

@@ -64,7 +64,8 @@ type Conn interface {
 
 // A Wrapper is a Conn that forwards Do and Close and hides every optional
 // interface of the Conn inside. Embed it in a tracer or fault injector and
-// override what it is about; then no command can go around the wrapper.
+// override what it is about; then no command can go around the wrapper. Without DoBatch,
+// Subscribe and Describe of its own the core makes do without: see the package comment.
 type Wrapper struct{ Conn }
 
 var _ Conn = Wrapper{}
