@@ -96,6 +96,10 @@
 // error, the outcome is unknown. Hooks, and functions in the options, are called in another
 // goroutine than the caller's, where a panic ends the program.
 //
+// A connection stays as it was left. After a SELECT on what Client.Conn returns it is back in the pool
+// with the other database, and a lock that is taken there excludes nobody else. EphemeralConn does not
+// give it back.
+//
 // The client that Open makes has MaxRetries -1, DialerRetries 1,
 // ContextTimeoutEnabled, RESP2, no dedicated pool for pipelines, timeouts
 // and pool size from the DSN, and with Sentinel a ConnMaxLifetime of ten seconds.

@@ -78,6 +78,8 @@
 //     renewal: where the application blocks connections for long, by BLPOP and the like,
 //     MaxActive has to leave some over.
 //   - MaxIdle: 0, the default, makes a new connection for every call.
+//   - SELECT: redigo gives a connection back as it is. One that the application has left in
+//     another database takes locks there, which exclude nobody else.
 //   - Dial: it should have redis.DialConnectTimeout. A Dial or a test that
 //     hangs does not keep a call from returning, but its goroutine and its
 //     place in the pool stay until it returns. Rather set DialContext and

@@ -77,6 +77,9 @@
 //	Sentinel.                 should be set: without it one lost message binds
 //	TopologyRefreshInterval   the client to a former master
 //
+// The application must not SELECT: all share the connections, and a lock that is taken in another
+// database excludes nobody else. SelectDB is for that.
+//
 // # Decorators
 //
 // A decorator of the client (of rueidishook, rueidisotel, or of the application's own) sees the
