@@ -111,7 +111,7 @@ deps: ## the core imports the standard library only, the conformance suite no dr
 	if [ -n "$$found" ]; then echo "the conformance suite must not import $$found"; exit 1; fi
 
 # The longest are begun first. What takes all processors for itself comes last, alone.
-LONGEST := ./drivers/goredis ./conformance ./locker ./drivers/rueidis ./drivers/redigo ./examples ./internal/integration
+LONGEST := ./locker ./conformance ./drivers/goredis ./drivers/rueidis ./drivers/redigo ./examples ./internal/integration
 GREEDY  := ./internal/robustness
 
 # The full test run is this one: users get the modules without the workspace, in
@@ -127,9 +127,9 @@ standalone: ## check go.mod of, build and test every module by itself
 	@cd $* && export GOWORK=off && go mod tidy -diff && go build -o /dev/null ./... && go test -vet=off $(RACE) -shuffle=on -timeout=20m ./...
 
 # The race detector makes these slow, and has little to find in them.
-histories: ## what the model foretells comes true in five times as many histories, and twice the chaos
+histories: ## what the model foretells comes true in five times as many histories, with twice the chaos, and for all kinds of locks
 	@echo "== histories"
-	@cd locker && GOWORK=off go test -vet=off -shuffle=on -run 'Histories|Chaos|Mutants|Contended|AskedAgain|BroughtBack|OutliveALong|NeverHear' .
+	@cd locker && GOWORK=off go test -vet=off -shuffle=on -run 'Histories|Chaos|Mutants|Contended|AskedAgain|BroughtBack|OutliveALong|NeverHear|Quorum(Node|Script|Close)' .
 
 mutants: ## the suites find every bug that is put into drivers and locks
 	@echo "== mutants"
