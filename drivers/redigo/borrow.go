@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"reflect"
 	"runtime"
 	"time"
 
@@ -47,11 +46,7 @@ func (c *conn) borrow(ctx context.Context) (rc redis.Conn, err error) {
 		}
 		err = ctx.Err()
 	}()
-	if rc, err = c.pool.GetContext(ctx); err == nil && c.sacrifice(rc) {
-		_ = rc.Close()
-		rc, err = c.pool.GetContext(ctx)
-	}
-	if err != nil {
+	if rc, err = c.pool.GetContext(ctx); err != nil {
 		c.leavePlace()
 	}
 	return rc, err
@@ -98,48 +93,8 @@ func (c *conn) probe(rc redis.Conn) error {
 	if _, err := redis.DoContext(rc, context.Background(), ""); err != nil {
 		return fmt.Errorf("redigo: %w: calls must be able to end, so the connections that the pool's Dial returns must implement redis.ConnWithContext (%w)", driver.ErrUnsupported, err)
 	}
-	if isForeign(rc) { // or sacrifice would have found that it can
-		return fmt.Errorf("redigo: %w: calls must be able to end, but a connection that the pool's Dial returned has not closed at a ReceiveContext whose ctx had ended, as redigo's do", driver.ErrUnsupported)
-	}
 	c.severable.Store(true)
 	return nil
-}
-
-// sacrifice severs a connection that is not redigo's own, to find out whether that can be done. It
-// does so until one was severed, and tells whether this one was.
-func (c *conn) sacrifice(rc redis.Conn) bool {
-	if c.severable.Load() || !isForeign(rc) {
-		return false
-	}
-	sever(rc)
-	severed := rc.Err() != nil
-	if severed {
-		c.severable.Store(true)
-	}
-	return severed
-}
-
-// isForeign reports whether the connection within one of a pool is known to be of another make than
-// redigo's, such as a tracer's. No method tells.
-func isForeign(rc redis.Conn) bool {
-	within := reflect.Indirect(reflect.ValueOf(rc))
-	for _, field := range []string{"pc", "c"} {
-		if within.Kind() != reflect.Struct {
-			return false
-		}
-		if within = within.FieldByName(field); !within.IsValid() {
-			return false
-		}
-		within = reflect.Indirect(within)
-	}
-	if within.Kind() != reflect.Interface || within.IsNil() {
-		return false
-	}
-	its := within.Elem().Type()
-	if its.Kind() == reflect.Pointer {
-		its = its.Elem()
-	}
-	return its.PkgPath() != reflect.TypeFor[redis.Pool]().PkgPath()
 }
 
 // over returns an error if a call with ctx has to end.

@@ -94,10 +94,9 @@
 //     they run in another goroutine. The pool has lost a place by then, and one
 //     that had no more to give would have calls wait for ever.
 //   - Connections of another make than redigo's, such as those of tracers, must
-//     implement redis.ConnWithContext, as all of redigo's do, and a ReceiveContext
-//     whose ctx has ended must close the network connection, though it waits for nothing: by that
-//     a call is ended. Otherwise every call fails without being sent. The first connection
-//     is spent on finding that out. It must do so beside another call, too, without waiting
-//     for a mutex or a rate limit; that is not found out, and such a call ends when its reply
-//     comes. Without redis.ConnWithTimeout there are no subscriptions, and locks poll.
+//     implement redis.ConnWithContext, as all of redigo's do; otherwise every
+//     call fails without being sent. A ReceiveContext whose ctx has ended must
+//     close the network connection, without waiting for anything, as redigo's
+//     does: by that a call is ended. Where it does not, a call lasts until its
+//     reply or the connection's read timeout, whatever becomes of its ctx.
 package redigo

@@ -3,7 +3,6 @@ package redigo_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/drivers/redigo"
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -213,57 +211,6 @@ func TestConnectionsThatCannotBeSevered(t *testing.T) {
 	})
 }
 
-// tracedConn is a connection of the application's own make, which looks at ctx before redigo does.
-type tracedConn struct {
-	redis.ConnWithContext
-	lazy bool // it does not look
-}
-
-func (c tracedConn) ReceiveContext(ctx context.Context) (any, error) {
-	if err := ctx.Err(); err != nil && !c.lazy {
-		return nil, fmt.Errorf("traced: %w", err)
-	}
-	return c.ConnWithContext.ReceiveContext(ctx)
-}
-
-// A call on a connection that does not break when it is to be severed never ended, whatever its ctx.
-func TestConnectionsThatAreNotSeveredAreRefused(t *testing.T) {
-	for _, lazy := range []bool{false, true} {
-		t.Run(fmt.Sprint(lazy), func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
-				pool := r.pool()
-				dial := pool.DialContext
-				pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
-					rc, err := dial(ctx)
-					if err != nil {
-						return nil, err
-					}
-					return tracedConn{rc.(redis.ConnWithContext), lazy}, nil
-				}
-				c := r.wrap(pool)
-				r.On(wire.Match{Name: "GET", Times: -1}, wire.Silence)
-				if lazy {
-					do(t, c, "SET", "k", "v")
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				begun := time.Now()
-				_, err := c.Do(ctx, command("GET", "k"))
-				if lazy {
-					require.ErrorIs(t, err, context.DeadlineExceeded)
-					require.Equal(t, time.Second, time.Since(begun))
-					require.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err))
-					return
-				}
-				require.ErrorIs(t, err, driver.ErrUnsupported)
-				require.ErrorContains(t, err, "ReceiveContext")
-				require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
-				require.Zero(t, r.Count(wire.Match{Name: "GET"}))
-			})
-		})
-	}
-}
-
 func TestDialErrors(t *testing.T) {
 	const secret = "hunter2"
 	refused := redis.Error("WRONGPASS invalid username-password pair or user is disabled.")
@@ -287,4 +234,31 @@ func TestDialErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// naiveConn is a connection of the application's own make, which looks at no ctx. It cannot be severed.
+type naiveConn struct{ redis.ConnWithContext }
+
+func (c naiveConn) ReceiveContext(context.Context) (any, error) { return c.Receive() }
+
+// Calls that are answered are none the worse for that.
+func TestConnectionsThatLookAtNoContext(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		pool := r.pool()
+		dial := pool.DialContext
+		pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
+			rc, err := dial(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return naiveConn{rc.(redis.ConnWithContext)}, nil
+		}
+		c := r.wrap(pool)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := c.Do(ctx, command("SET", "k", "v"))
+			cancel()
+			require.NoError(t, err)
+		}
+	})
 }
