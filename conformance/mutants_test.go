@@ -316,13 +316,18 @@ func withoutRaceDetector(t *testing.T) {
 	}
 }
 
-// TestMutants shows that the suite finds what it says it looks for.
+// TestMutants shows that the suite finds what it says it looks for. What breaks much meets
+// all of the contract's cases, which have to come to their end all the same.
 func TestMutants(t *testing.T) {
 	withoutRaceDetector(t)
 	for _, m := range mutants {
 		t.Run(string(m.bug), func(t *testing.T) {
 			t.Parallel()
-			requireKilled(t, m, conformance.Run(t, harness(m.bug), contract))
+			cases := conformance.Only(strings.Fields(m.fails)...)
+			if len(strings.Fields(m.fails)) > 2 {
+				cases = contract
+			}
+			requireKilled(t, m, conformance.Run(t, harness(m.bug), cases))
 		})
 	}
 }
