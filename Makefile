@@ -125,10 +125,14 @@ standalone: ## check go.mod of, build and test every module by itself
 	@echo "== $*"
 	@cd $* && export GOWORK=off && go mod tidy -diff && go build -o /dev/null ./... && go test -vet=off $(RACE) -shuffle=on -timeout=20m ./...
 
-# The race detector makes these slow, and has little to find in them.
+# The race detector makes these slow, and has little to find in them. They are the tests of the
+# core that call withoutRaceDetector, and those that do more without it.
+UNRACED := Histories|Chaos|Mutants|Contended|AskedAgain|BroughtBack|OutliveALong|NeverHear|Quorum(Node|Script|Close)
+UNRACED := $(UNRACED)|TakersWins|HandsOver|MixedTTLs|BusyAtFirst|DeadShard|HungShardDelays|ManyLeases|CrashedReaders
+
 histories: ## what the model foretells comes true in five times as many histories, with twice the chaos, and for all kinds of locks
 	@echo "== histories"
-	@cd locker && GOWORK=off go test -vet=off -shuffle=on -run 'Histories|Chaos|Mutants|Contended|AskedAgain|BroughtBack|OutliveALong|NeverHear|Quorum(Node|Script|Close)' .
+	@cd locker && GOWORK=off go test -vet=off -shuffle=on -run '$(UNRACED)' .
 
 mutants: ## the suites find every bug that is put into drivers and locks
 	@echo "== mutants"

@@ -60,6 +60,7 @@ func (c *shyConn) Describe(ctx context.Context) (driver.Topology, error) {
 // A Cluster that is busy when the client connects is used as one, though nobody ever waits: a
 // shard that hangs later costs no lease on another one.
 func TestClusterThatIsBusyAtFirst(t *testing.T) {
+	withoutRaceDetector(t)
 	for _, first := range []driver.Mode{driver.ModeCluster, driver.ModeSingle} {
 		bubble(t, func(t *testing.T, f *fakeDeployment) {
 			c, err := New(shyCluster{sharded{f}, first})

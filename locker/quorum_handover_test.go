@@ -19,6 +19,7 @@ import (
 // Whoever waits has the lock soon after it was released, however many wait with it: those
 // that were told at once and came too late do not hold back for longer and longer.
 func TestQuorumHandsOverSoon(t *testing.T) {
+	withoutRaceDetector(t)
 	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
 		nodes.established()
 		for _, f := range nodes {

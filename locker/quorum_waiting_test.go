@@ -308,6 +308,7 @@ func (q fakeQuorum) near(t *testing.T, nodes ...int) *Client {
 
 // Of several takers one wins, also if each comes first at some nodes.
 func TestQuorumOneOfSeveralTakersWins(t *testing.T) {
+	withoutRaceDetector(t)
 	for _, opts := range [][]Option{{}, {Fenced()}, {Reentrant()}} {
 		quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
 			nodes.established()

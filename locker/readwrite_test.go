@@ -374,6 +374,7 @@ func TestInspectAndForceReleaseOfReaders(t *testing.T) {
 
 // A stream of readers that crash leaves no more behind than those of one TTL.
 func TestCrashedReadersAreForgotten(t *testing.T) {
+	withoutRaceDetector(t)
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		read, _ := f.sides(t, TTL(time.Second), NoRenewal())
 		for range 3000 {

@@ -28,6 +28,7 @@ func valid(leases []*Lease) (n int) {
 // A thousand leases are renewed by a request for each few dozen, each in time, whatever
 // they have in common and however they were taken.
 func TestManyLeasesFewRequests(t *testing.T) {
+	withoutRaceDetector(t)
 	const n, ttl = 1000, 10 * time.Second
 	for name, opts := range map[string][]Option{"mutexes": nil, "fenced": {Fenced()}, "holds": {Reentrant()}} {
 		t.Run(name, func(t *testing.T) {
@@ -58,6 +59,7 @@ func TestManyLeasesFewRequests(t *testing.T) {
 
 // TTLs that differ share the batches and not the script calls. Each is asked for its own.
 func TestRenewalsOfMixedTTLs(t *testing.T) {
+	withoutRaceDetector(t)
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)
 		var leases []*Lease
@@ -168,6 +170,7 @@ func TestRenewalsAreSpread(t *testing.T) {
 
 // Leases on a part of a Cluster that hangs, however many, delay none elsewhere.
 func TestHungShardDelaysNoRenewal(t *testing.T) {
+	withoutRaceDetector(t)
 	const n, ttl = 500, 10 * time.Second
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c, err := New(sharded{f}, TTL(ttl))

@@ -58,6 +58,7 @@ func deadShard(f *fakeDeployment) {
 }
 
 func TestDeadShardStarvesTheOthers(t *testing.T) {
+	withoutRaceDetector(t)
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c, err := New(sharded{f})
 		require.NoError(t, err)
