@@ -110,7 +110,9 @@ func (c *conn) over(ctx context.Context) error {
 
 // unconnected explains why there is no connection. What it returns matches the
 // errors of package context only if the caller's own ctx has ended. What an
-// application's Dial says may show the password, in the URL that it was given.
+// application's Dial says may show the password, in a URL that it was given and
+// that is none. Any other error of that type is of a request that Dial has made, such as
+// for a password that changes: net/http leaves out those in its URLs.
 func (c *conn) unconnected(ctx context.Context, err error) error {
 	if over := c.over(ctx); over != nil {
 		return over
@@ -119,9 +121,9 @@ func (c *conn) unconnected(ctx context.Context, err error) error {
 		return fmt.Errorf("redigo: the pool is closed: %w", driver.ErrClosed)
 	}
 	err = answered(err)
-	_, invalid := errors.AsType[*url.Error](err)
+	about, ok := errors.AsType[*url.Error](err)
 	switch {
-	case invalid:
+	case ok && about.Op == "parse":
 		err = errors.New("the pool's Dial was given an invalid URL")
 	case driver.OutcomeOf(err) == driver.OutcomeReplied:
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -3,8 +3,11 @@ package redigo_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/url"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -231,6 +234,24 @@ func TestDialErrors(t *testing.T) {
 			if reply, ok := errors.AsType[*driver.ServerError](err); name != "URL" {
 				require.True(t, ok)
 				require.Equal(t, map[string]string{"Refused": "WRONGPASS", "Quoted": "ERR"}[name], reply.Code)
+			}
+		})
+	}
+}
+
+// An application's Dial may ask somebody for a password that changes, over HTTP, and in vain.
+func TestDialErrorsOfRequestsForAPassword(t *testing.T) {
+	for name, why := range map[string]error{"refused": syscall.ECONNREFUSED, "late": context.DeadlineExceeded} {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t, redigo.Wrap(&redis.Pool{DialContext: func(context.Context) (redis.Conn, error) {
+				return nil, fmt.Errorf("token: %w", &url.Error{Op: "Get", URL: "http://tokens.example/", Err: why})
+			}}))
+			_, err := c.Do(t.Context(), command("PING"))
+			require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+			require.ErrorContains(t, err, `token: Get "http://tokens.example/": `+why.Error())
+			require.NotErrorIs(t, err, context.DeadlineExceeded, "it was not the caller's")
+			if name == "refused" {
+				require.ErrorIs(t, err, why)
 			}
 		})
 	}
