@@ -129,7 +129,11 @@ func (k *call) use(rc redis.Conn) {
 	defer k.giveBack(rc)
 	if len(k.cmds) == 1 {
 		args := k.cmds[0].Args
-		k.results[0], _ = k.result(rc.Do(args[0], appendArguments(k.args[:0], args)...))
+		var broken bool
+		k.results[0], broken = k.result(rc.Do(args[0], appendArguments(k.args[:0], args)...))
+		if broken && rc.Err() == nil { // one of the application's own make may have given up
+			sever(rc)
+		}
 	} else {
 		k.pipeline(rc)
 	}
@@ -279,8 +283,11 @@ func (k *call) lost(err error) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.silent {
+	switch {
+	case k.silent:
 		err = fmt.Errorf("no reply within %v: %w", k.conn.silence, os.ErrDeadlineExceeded)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		err = fmt.Errorf("%v, of the connection and not of the caller", err)
 	}
 	return fmt.Errorf("redigo: %w", err)
 }

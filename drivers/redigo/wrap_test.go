@@ -16,8 +16,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/drivers/redigo"
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 )
 
 func TestWrapNil(t *testing.T) {
@@ -255,6 +257,40 @@ func TestDialErrorsOfRequestsForAPassword(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hastyConn is a connection of the application's own make, which does not wait for a reply for longer than
+// a second. It leaves the connection inside as it is, and reads the reply when it comes.
+type hastyConn struct{ redis.ConnWithContext }
+
+func (c hastyConn) Do(name string, args ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return aside.Open(ctx, nil, func() (any, error) { return c.ConnWithContext.Do(name, args...) }, func(any) {})
+}
+
+// The reply that comes late must be nobody else's, and it was not the caller who gave up.
+func TestConnectionsThatGiveUp(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		pool := r.pool()
+		dial := pool.DialContext
+		pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
+			rc, err := dial(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return hastyConn{rc.(redis.ConnWithContext)}, nil
+		}
+		c := r.wrap(pool)
+		held := r.On(wire.Match{Name: "INCR"}, wire.HoldReply)
+		_, err := c.Do(t.Context(), command("INCR", "n"))
+		require.ErrorContains(t, err, context.DeadlineExceeded.Error())
+		require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's ctx has not ended")
+		require.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err))
+		require.Equal(t, "mine", do(t, c, "ECHO", "mine"))
+		require.Equal(t, 2, r.Dials(), "a connection was used again on which a reply may come")
+		held.Release()
+	})
 }
 
 // naiveConn is a connection of the application's own make, which looks at no ctx. It cannot be severed.
