@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -44,6 +45,9 @@ func (e *exchange) prepare(cmds []driver.Command) {
 			text = append(text, cmd.Args[j]...)
 			words[j].text = text[begin:]
 			args[j] = &words[j]
+			if j > 1 && j == cmd.FirstKey-1 && cmd.Args[j] == strconv.Itoa(cmd.NumKeys) {
+				args[j] = cmd.NumKeys // of a script, as go-redis' own have it: hooks that change keys read it
+			}
 		}
 		rc := redis.NewCmd(&e.ctx, args[:n:n]...)
 		if cmd.NumKeys > 0 && cmd.FirstKey <= math.MaxInt8 {

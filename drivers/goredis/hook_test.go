@@ -240,6 +240,65 @@ func TestWrapHookThatChangesKeys(t *testing.T) {
 	assert.Equal(t, driver.NewServerError("OOM no"), err)
 }
 
+// prefixesKeys is a hook that puts the application's prefix before each key. It reads the arguments of
+// a script as those are of go-redis' own Eval.
+type prefixesKeys struct{}
+
+func (prefixesKeys) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (p prefixesKeys) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		p.change(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (p prefixesKeys) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			p.change(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (prefixesKeys) change(cmd redis.Cmder) {
+	prefix(cmd)
+	switch args := cmd.Args(); cmd.Name() {
+	case "eval", "evalsha":
+		n, _ := args[2].(int)
+		for i := range n {
+			args[3+i] = "app:" + fmt.Sprint(args[3+i])
+		}
+	}
+}
+
+// A lock has several keys, and some of its commands are scripts: were the keys of these not changed
+// together with that of SET, the lock would be granted twice.
+func TestWrapHookThatChangesAllKeys(t *testing.T) {
+	server := servertest.Single(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	client.AddHook(prefixesKeys{})
+	var locks [2]*locker.Client
+	for i := range locks {
+		c, err := locker.New(goredis.Wrap(client))
+		require.NoError(t, err)
+		defer c.Close()
+		locks[i] = c
+	}
+	lease, err := locks[0].Mutex("m").TryLock(soon(t))
+	require.NoError(t, err)
+	brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = locks[1].Mutex("m").Lock(brief)
+	require.ErrorIs(t, err, locker.ErrLocked, "granted twice")
+	require.NoError(t, lease.Unlock(soon(t)))
+	kept, err := server.Do("EXISTS", "m")
+	require.NoError(t, err)
+	assert.EqualValues(t, 0, kept)
+}
+
 // failsOpen is a hook with an open breaker: nothing is sent, and the application goes on as without Redis.
 type failsOpen struct{ with error }
 
