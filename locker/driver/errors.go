@@ -82,7 +82,7 @@ type ServerError struct {
 	// Code is the first word of the reply: "ERR", "NOSCRIPT", "READONLY", … Where a script has
 	// met an error, that error's; see [NewServerError].
 	Code string
-	// Message is the whole reply, with the code. See [NewServerError] for the exception.
+	// Message is the whole reply, with the code. See [NewServerError] for the exceptions.
 	Message string
 }
 
@@ -99,7 +99,14 @@ type ServerError struct {
 // the script's own, as in "@user_script: 7: -OOM command not allowed", behind "ERR Error
 // running script …" where the script did not catch it. Code is OOM all the same; a
 // refusal that has no code of its own there is an ERR.
+//
+// Of who has given no password, a server that wants one takes neither many arguments nor a
+// long one, as scripts have them: "ERR Protocol error: unauthenticated multibulk length". That
+// is told as the NOAUTH that a smaller command is answered.
 func NewServerError(reply string) *ServerError {
+	if problem, ok := strings.CutPrefix(reply, "ERR Protocol error: unauthenticated "); ok {
+		reply = "NOAUTH Authentication required (unauthenticated " + problem + ")"
+	}
 	code, _, _ := strings.Cut(reply, " ")
 	if inner := inScript.FindStringSubmatch(reply); inner != nil {
 		code = cmp.Or(inner[1], "ERR")

@@ -64,6 +64,14 @@ func TestNewServerError(t *testing.T) {
 	}
 }
 
+func TestNewServerErrorOfAScriptOfWhoHasGivenNoPassword(t *testing.T) {
+	for _, length := range []string{"multibulk length", "bulk length"} {
+		err := driver.NewServerError("ERR Protocol error: unauthenticated " + length)
+		assert.Equal(t, "NOAUTH", err.Code)
+		assert.Equal(t, "NOAUTH Authentication required (unauthenticated "+length+")", err.Error())
+	}
+}
+
 // As Redis 6.0.16 says it, of a script that has met an error and has caught it, or not.
 func TestNewServerErrorTellsTheCodeOfWhatAScriptHasMet(t *testing.T) {
 	const uncaught = "ERR Error running script (call to f_ff967d0ae0e68b4f9e360fa91c54598bc25ad9b6): @user_script:164: "
