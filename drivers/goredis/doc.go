@@ -91,13 +91,12 @@
 // all others with it, so that one call is refused, and those that are under way. Of a wrapped client
 // each that is idle costs one more call, unless its ConnMaxIdleTime has dropped it by then.
 //
-// Hooks see the commands of locks. One that sends a command twice, or hides an error, breaks
-// locks: a reply that was lost is a nil one then. Where nothing was sent and a hook returns no
-// error, the outcome is unknown. Hooks, and functions in the options, are called in another
-// goroutine than the caller's, where a panic ends the program. What they see of a command behind
-// its name are no strings, but has the method String; how many keys a script has is an int, as with
-// go-redis' own Eval. One that changes keys has to change all of them, or a lock is granted twice: rather
-// give locks a prefix by locker.Prefix.
+// Hooks see the commands of locks. One that sends a command twice breaks locks. Where nothing was sent
+// and a hook returns no error, or where it hides one, redis.Nil among them, the outcome is unknown. Hooks,
+// and functions in the options, are called in another goroutine than the caller's, where a panic ends the
+// program. What they see of a command behind its name are no strings, but has the method String; how many
+// keys a script has is an int, as with go-redis' own Eval. One that changes keys has to change all of
+// them, or a lock is granted twice: rather give locks a prefix by locker.Prefix.
 //
 // A connection stays as it was left. After a SELECT on what Client.Conn returns it is back in the pool
 // with the other database, and a lock that is taken there excludes nobody else. EphemeralConn does not

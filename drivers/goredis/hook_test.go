@@ -2,8 +2,10 @@ package goredis_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -337,6 +339,70 @@ func TestWrapHookThatSendsNothing(t *testing.T) {
 			_, err = locks.Mutex("m").TryLock(ctx)
 			require.Error(t, err)
 			assert.NotErrorIs(t, err, locker.ErrLocked)
+		})
+	}
+}
+
+// hides is a hook that goes on as if there were no error, where there is one of these.
+type hides func(error) bool
+
+func (hides) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hides) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := next(ctx, cmd); !h(err) {
+			return err
+		}
+		return nil
+	}
+}
+
+func (h hides) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		_ = next(ctx, cmds)
+		for _, cmd := range cmds {
+			if h(cmd.Err()) {
+				cmd.SetErr(nil)
+			}
+		}
+		return nil
+	}
+}
+
+// That there was no reply, or a refusal, must not count as the reply that somebody else has the lock.
+func TestWrapHookThatHidesErrors(t *testing.T) {
+	isReply := func(err error) bool { _, is := errors.AsType[redis.Error](err); return is }
+	for name, test := range map[string]struct {
+		hides  hides
+		action wire.Action
+	}{
+		"outages":       {func(err error) bool { return err != nil && !isReply(err) }, wire.CutReply},
+		"refusals":      {func(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "OOM") }, wire.Answer("-OOM no\r\n")},
+		"nothing there": {func(err error) bool { return err == redis.Nil }, wire.Answer("$-1\r\n")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := servertest.Single(t)
+			line := newWire(t, server.Addr)
+			client := redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: line.Dial, MaxRetries: -1})
+			defer client.Close()
+			client.AddHook(test.hides)
+			conn := wrap(t, client)
+			do(t, conn, "SET", "k", "v")
+			line.On(wire.Match{Name: "SET", Times: 2}, test.action)
+			_, err := conn.Do(soon(t), on("SET", "single", "v", "NX"))
+			unknown(t, err)
+			results := conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("GET", "k"), on("SET", "batch", "v", "NX")})
+			assert.Equal(t, driver.Result{Value: "v"}, results[0])
+			unknown(t, results[1].Err)
+
+			locks, err := locker.New(goredis.Wrap(client))
+			require.NoError(t, err)
+			defer locks.Close()
+			line.On(wire.Match{Name: "SET", Arg: "m"}, test.action)
+			_, err = locks.Mutex("m").TryLock(soon(t))
+			require.NoError(t, err, "it is free")
+			_, err = locks.Mutex("m").TryLock(soon(t))
+			assert.ErrorIs(t, err, locker.ErrLocked)
 		})
 	}
 }

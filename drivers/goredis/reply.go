@@ -25,6 +25,10 @@ var errNested = errors.New("go-redis cannot read an array with this error in it"
 // server has answered it. A hook that lets the application go on without Redis, or from a cache, makes such.
 var errUnasked = errors.New("a hook of the client has answered in the place of the server")
 
+// errHidden is of a command that go-redis may have written, and that has come to neither a reply nor
+// an error. go-redis leaves none so: what is nil has the error redis.Nil.
+var errHidden = errors.New("a hook of the client has hidden the error, or that the reply was nil")
+
 // result returns what go-redis made of the reply. A nil is an error to go-redis, and hooks of
 // the application wrap it like any other; but where the command was not begun, it is that of a
 // Sentinel that does not know the master, or stands for the address of a Cluster's node.
@@ -35,6 +39,8 @@ func (c *command) result() (any, error) {
 		return nil, nil
 	case !begun && err == nil:
 		return nil, errUnasked
+	case err == nil && v == nil:
+		return nil, errHidden
 	}
 	return v, err
 }
