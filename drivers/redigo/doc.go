@@ -99,4 +99,6 @@
 //     close the network connection, without waiting for anything, as redigo's
 //     does: by that a call is ended. Where it does not, a call lasts until its
 //     reply or the connection's read timeout, whatever becomes of its ctx.
+//     One whose Do gives up before that is closed by it, too. One that hides an
+//     error breaks locks: nil without an error is a reply.
 package redigo

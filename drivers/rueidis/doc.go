@@ -63,7 +63,9 @@
 //	                          may take a quarter of an hour. No client tells whether it is,
 //	                          so that [Wrap] does not refuse it.
 //	AuthCredentialsFn         must not bring what the server refuses while a connection is
-//	                          open: calls in flight fail as not sent then, sent or not
+//	                          open: calls in flight fail as not sent then, sent or not.
+//	                          Where rueidis speaks RESP2, each RefreshAfter ends the
+//	                          subscription, on which AUTH is refused; it is made anew
 //	DialCtxFn                 must end by itself: a call's ctx does not end it, since
 //	                          others wait for the same connection
 //	SendToReplicas            must be false for what is not read-only
