@@ -128,9 +128,8 @@ func (k *call) use(rc redis.Conn) {
 	}
 	defer k.giveBack(rc)
 	if len(k.cmds) == 1 {
-		args := k.cmds[0].Args
 		var broken bool
-		k.results[0], broken = k.result(rc.Do(args[0], appendArguments(k.args[:0], args)...))
+		k.results[0], broken = k.result(rc.Do(k.cmds[0].Args[0], appendArguments(k.args[:0], k.cmds[0])...))
 		if broken && rc.Err() == nil { // one of the application's own make may have given up
 			sever(rc)
 		}
@@ -223,7 +222,7 @@ func (k *call) pipeline(rc redis.Conn) {
 	write := func() {
 		args := k.args[:0]
 		for _, cmd := range k.cmds {
-			args = appendArguments(args[:0], cmd.Args)
+			args = appendArguments(args[:0], cmd)
 			if rc.Send(cmd.Args[0], args...) != nil {
 				return
 			}

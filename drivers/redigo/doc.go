@@ -100,5 +100,7 @@
 //     does: by that a call is ended. Where it does not, a call lasts until its
 //     reply or the connection's read timeout, whatever becomes of its ctx.
 //     One whose Do gives up before that is closed by it, too. One that hides an
-//     error breaks locks: nil without an error is a reply.
+//     error breaks locks: nil without an error is a reply. One that changes keys
+//     has to change all of them, those of scripts, too: how many these have is an
+//     int, as with redigo's own Script. Rather give locks a prefix by locker.Prefix.
 package redigo

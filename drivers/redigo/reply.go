@@ -2,6 +2,7 @@ package redigo
 
 import (
 	"errors"
+	"strconv"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -10,12 +11,18 @@ import (
 
 // arguments are what redigo wants after a command's name.
 func arguments(command []string) []any {
-	return appendArguments(make([]any, 0, len(command)-1), command)
+	return appendArguments(make([]any, 0, len(command)-1), driver.Command{Args: command})
 }
 
-func appendArguments(args []any, command []string) []any {
-	for _, arg := range command[1:] {
+// appendArguments adds those of cmd. How many keys a script has is an int, as redigo's own Script
+// has it: a connection of the application's own make that changes keys reads it.
+func appendArguments(args []any, cmd driver.Command) []any {
+	before := len(args)
+	for _, arg := range cmd.Args[1:] {
 		args = append(args, argument(arg))
+	}
+	if i := cmd.FirstKey - 1; i > 1 && cmd.Args[i] == strconv.Itoa(cmd.NumKeys) {
+		args[before+i-1] = cmd.NumKeys
 	}
 	return args
 }

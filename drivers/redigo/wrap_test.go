@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/drivers/redigo"
+	"github.com/golocker/golocker/locker"
 	"github.com/golocker/golocker/locker/driver"
 	"github.com/golocker/golocker/locker/driver/aside"
 )
@@ -317,5 +319,61 @@ func TestConnectionsThatLookAtNoContext(t *testing.T) {
 			cancel()
 			require.NoError(t, err)
 		}
+	})
+}
+
+// prefixingConn is a connection of the application's own make that puts a prefix before each key. It reads
+// the arguments of a script as those are of redigo's own Script.
+type prefixingConn struct{ redis.ConnWithContext }
+
+func (c prefixingConn) Do(name string, args ...any) (any, error) {
+	return c.ConnWithContext.Do(name, prefixed(name, args)...)
+}
+
+func (c prefixingConn) Send(name string, args ...any) error {
+	return c.ConnWithContext.Send(name, prefixed(name, args)...)
+}
+
+func prefixed(name string, args []any) []any {
+	first, n := 0, min(len(args), 1)
+	if name == "EVAL" || name == "EVALSHA" {
+		first = 2
+		n, _ = args[1].(int)
+	}
+	args = slices.Clone(args)
+	for i := first; i < first+n; i++ {
+		args[i] = "app:" + args[i].(string)
+	}
+	return args
+}
+
+// A lock has several keys, and some of its commands are scripts: were the keys of these not changed
+// together with that of SET, the lock would be granted twice.
+func TestConnectionsThatChangeKeys(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		pool := r.pool()
+		dial := pool.DialContext
+		pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
+			rc, err := dial(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return prefixingConn{rc.(redis.ConnWithContext)}, nil
+		}
+		var locks [2]*locker.Client
+		for i := range locks {
+			c, err := locker.New(redigo.Wrap(pool))
+			require.NoError(t, err)
+			defer c.Close()
+			locks[i] = c
+		}
+		lease, err := locks[0].Mutex("m").TryLock(t.Context())
+		require.NoError(t, err)
+		brief, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err = locks[1].Mutex("m").Lock(brief)
+		require.ErrorIs(t, err, locker.ErrLocked, "granted twice")
+		require.NoError(t, lease.Unlock(t.Context()))
+		assert.False(t, r.server.Exists("m"))
 	})
 }
