@@ -43,7 +43,8 @@ type runner struct {
 	console *console
 	group   int // the command's process group, 0 until it is started
 	pending []syscall.Signal
-	inFront bool // the command had the terminal, in the place of lockctl's own group
+	ended   syscall.Signal // by that the wait for the lock was ended
+	lent    bool           // the command had the terminal, in the place of lockctl's own group
 }
 
 // run returns an exitError in any case but that of a command that has ended well.
@@ -62,6 +63,9 @@ func (r *runner) run(ctx context.Context) error {
 	asked, err := r.take(ctx, client)
 	if err != nil {
 		leave(client) // no command runs, so that the lock may go, too
+		if r.ended == syscall.SIGINT && inFront() {
+			interrupt(false)
+		}
 		return err
 	}
 	result, err := r.supervise(asked)
@@ -87,18 +91,17 @@ func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment,
 	answers := make(chan answer, 1)
 	begun := time.Now()
 	go func() { answers <- r.acquire(ctx, mutex) }()
-	var ended syscall.Signal
 	for {
 		select {
 		case sig := <-r.signals:
-			if s, ok := ends(sig); ok && ended == 0 {
-				ended = s
+			if s, ok := ends(sig); ok && r.ended == 0 {
+				r.ended = s
 				cancel(fmt.Errorf("signal: %v", s))
 			}
 		case a := <-answers:
 			switch {
-			case ended != 0:
-				return a.asked, &exitError{exitSignal + int(ended), nil}
+			case r.ended != 0:
+				return a.asked, &exitError{exitSignal + int(r.ended), nil}
 			case a.lease == nil && errors.Is(a.err, locker.ErrLocked) && !errors.Is(a.err, locker.ErrUnavailable):
 				return a.asked, r.notHad(a.err)
 			case a.err != nil:
@@ -179,7 +182,7 @@ func (r *runner) supervise(asked guard.Moment) (guard.Result, error) {
 		select {
 		case e := <-process.Events():
 			if e.Result != nil {
-				r.inFront = r.console.takeBack(e.Result.Ended || e.Result.Signal != 0)
+				r.lent = r.console.takeBack(e.Result.Ended || e.Result.Signal != 0)
 				return *e.Result, nil
 			}
 			r.heed(e)
@@ -289,8 +292,8 @@ func (r *runner) outcome(result guard.Result, lost error) error {
 	case lost != nil:
 		return &exitError{exitLost, fmt.Errorf("the lock %q was lost while the command ran: %w", r.key, lost)}
 	case result.Signal != 0:
-		if result.Signal == syscall.SIGINT && r.inFront {
-			interrupt(result.Signal)
+		if result.Signal == syscall.SIGINT && inFront() {
+			interrupt(r.lent)
 		}
 		return &exitError{exitSignal + int(result.Signal), nil}
 	case result.Code != 0:

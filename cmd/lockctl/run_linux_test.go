@@ -238,6 +238,53 @@ func TestRunCanBeSuspended(t *testing.T) {
 	says("code:0")
 }
 
+// Who uses Ctrl-C where lockctl runs or waits in a script ends the script, as with any other
+// command: bash ends it only if the command was ended by the signal.
+func TestCtrlCEndsTheScript(t *testing.T) {
+	t.Parallel()
+	if signal.Ignored(syscall.SIGINT) {
+		t.Skip("who runs the tests ignores SIGINT, and so would all that they run")
+	}
+	url := "redis://" + servertest.Single(t).Addr
+	c := observer(t, url)
+	for _, shell := range []string{"bash", "sh"} {
+		if _, err := exec.LookPath(shell); err != nil {
+			continue
+		}
+		for what, script := range map[string]string{
+			"it runs":               `"$0" run %s -- sh -c 'echo ready; sleep 60'`,
+			"it runs in a pipeline": `"$0" run %s -- sh -c 'echo ready; sleep 60' | cat`,
+			"it reads from a file":  `"$0" run %s -- sh -c 'echo ready; sleep 60' < /dev/null`,
+			"it waits":              `"$0" run %s -- true`,
+		} {
+			name := shell + ", " + what
+			if what == "it waits" {
+				hold(t, c, name)
+			}
+			cmd := program(t, url)
+			sh := exec.Command(shell, "-c", fmt.Sprintf(script, "'"+name+"'")+"; echo it goes on", cmd.Path)
+			sh.Env = cmd.Env
+			tty, out := onTerminal(t, sh)
+			if what == "it waits" {
+				awaitWaiters(t, c, name, 1)
+			} else {
+				awaitText(t, out, "ready")
+			}
+			_, err := tty.Write([]byte{3})
+			require.NoError(t, err)
+			_ = sh.Wait()
+			status := sh.ProcessState.Sys().(syscall.WaitStatus)
+			assert.Equal(t, syscall.SIGINT, status.Signal(), "%s: %v: %s", name, sh.ProcessState, out)
+			assert.NotContains(t, out.String(), "it goes on", name)
+			if what != "it waits" {
+				s, err := c.Inspect(t.Context(), name)
+				require.NoError(t, err)
+				assert.False(t, s.Held(), "%s: the lock was given up first", name)
+			}
+		}
+	}
+}
+
 // nobodyReads makes what lockctl has to say go to a pipe that nobody reads from any more, as
 // behind 2>&1 | head -1 or a log collector that has died.
 func nobodyReads(t *testing.T, cmd *exec.Cmd) {

@@ -22,7 +22,8 @@ func (*console) alone() bool            { return false }
 func (*console) give(int)               {}
 func (*console) takeBack(bool) bool     { return false }
 func suspend()                          {}
-func interrupt(syscall.Signal)          {}
+func inFront() bool                     { return false }
+func interrupt(bool)                    {}
 func passedOn() []os.Signal             { return []os.Signal{os.Interrupt, syscall.SIGTERM} }
 func wantsTerminal(syscall.Signal) bool { return false }
 

@@ -79,11 +79,32 @@ func suspend() {
 	}
 }
 
-// interrupt sends a signal on to the script that has started lockctl, if Ctrl-C has only
-// reached the command.
-func interrupt(sig syscall.Signal) {
-	signal.Ignore(sig)
-	_ = syscall.Kill(0, sig)
+// inFront tells whether lockctl's group has the terminal, to which one of the standard streams
+// leads: Ctrl-C is sent to it then, and to the script that it is a part of.
+func inFront() bool {
+	for _, f := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
+		if (&console{fd: int(f.Fd())}).ours() {
+			return true
+		}
+	}
+	return false
+}
+
+// interrupt ends lockctl by the signal of Ctrl-C itself. After who exits by itself, also with 130, bash
+// goes on with its script or its loop, as if Ctrl-C had been caught and something else made of
+// it. The others of lockctl's group, which the script is of, are sent it where it has only
+// reached the command. It returns where the signal does not end lockctl.
+func interrupt(others bool) {
+	if os.Getpid() == 1 || signal.Ignored(syscall.SIGINT) { // as what the system begins with, in a container
+		return
+	}
+	signal.Reset(syscall.SIGINT)
+	to := os.Getpid()
+	if others {
+		to = 0
+	}
+	_ = syscall.Kill(to, syscall.SIGINT)
+	time.Sleep(time.Second) // it is on its way
 }
 
 // passedOn are the signals that lockctl passes on to its command. HUP and INT stay ignored,
