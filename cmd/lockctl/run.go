@@ -226,6 +226,10 @@ func (r *runner) heed(e guard.Event) {
 		r.process.Signal(signalContinue)
 	case wantsTerminal(e.Stopped) && r.console.has(r.group): // it was faster than the terminal was given
 		r.process.Signal(signalContinue)
+	case r.lease.Deadline().IsZero(): // it has been told to end, and nobody need wait for fg to hear of that
+		if !wantsTerminal(e.Stopped) {
+			r.process.Signal(signalContinue)
+		}
 	default:
 		// Ctrl-Z, or the terminal is another job's. The shell has to learn of it.
 		r.say(false, event{Event: "suspended", Error: "the lock is not renewed until lockctl goes on, and is lost at " + stamp(r.lease.Deadline())})

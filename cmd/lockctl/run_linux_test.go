@@ -285,6 +285,27 @@ func TestCtrlCEndsTheScript(t *testing.T) {
 	}
 }
 
+// A lock that is lost is not lost at some time to come, nor is its end kept from the shell by a
+// Ctrl-Z while the command is being ended.
+func TestALostLockIsNotSuspended(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	cmd := program(t, url)
+	script := `set -m; "$0" run --ttl 8s --grace 2s k -- sh -c 'trap "echo asked; read x; exit 0" TERM; echo ready; while :; do sleep 0.05; done'; echo "code:$?"`
+	sh := exec.Command("sh", "-c", script, cmd.Path)
+	sh.Env = cmd.Env
+	tty, out := onTerminal(t, sh)
+	awaitText(t, out, "ready")
+	code, _, errs := lockctl(t, url, "break", "k", "--yes")
+	require.Zero(t, code, errs)
+	awaitText(t, out, "asked")
+	_, err := tty.Write([]byte{26}) // Ctrl-Z
+	require.NoError(t, err)
+	awaitText(t, out, "code:")
+	assert.Contains(t, out.String(), fmt.Sprint("code:", exitLost))
+	assert.NotContains(t, out.String(), "suspended")
+}
+
 // nobodyReads makes what lockctl has to say go to a pipe that nobody reads from any more, as
 // behind 2>&1 | head -1 or a log collector that has died.
 func nobodyReads(t *testing.T, cmd *exec.Cmd) {
