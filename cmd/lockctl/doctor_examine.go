@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,48 +44,51 @@ func (t *tool) examine(ctx context.Context, timeout time.Duration) ([]facts, err
 	var all sync.WaitGroup
 	errs := make([]error, len(configs))
 	for i, cfg := range configs {
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			each[i], errs[i] = t.examineTarget(ctx, cfg, t.target.urls[i])
-		})
+		all.Go(func() { each[i], errs[i] = t.examineTarget(ctx, timeout, cfg, t.target.urls[i]) })
 	}
 	all.Wait()
 	return slices.Concat(each...), errors.Join(errs...)
 }
 
-// examineTarget asks what one URL leads to.
-func (t *tool) examineTarget(ctx context.Context, cfg driver.Config, url string) ([]facts, error) {
+// examineTarget asks what one URL leads to. The timeout is for each server.
+func (t *tool) examineTarget(ctx context.Context, timeout time.Duration, cfg driver.Config, url string) ([]facts, error) {
 	connector, err := locker.OpenConnector(t.target.driver, url)
 	if err != nil {
 		return nil, &exitError{exitUsage, err}
-	}
-	cfg = impatient(ctx, cfg)
-	if connector, err = connector.Driver().OpenConnector(cfg); err != nil {
-		return nil, err
 	}
 	name := strings.Join(cfg.Addrs, ",")
 	if cfg.Mode == driver.ModeSentinel {
 		name = "the master " + cfg.Master + " of the Sentinels " + name
 	}
 	if cfg.Mode != driver.ModeCluster {
-		return []facts{examineServer(ctx, connector, name)}, nil
+		return []facts{examineServer(ctx, timeout, connector.Driver(), cfg, name)}, nil
 	}
-	masters, err := mastersOf(ctx, connector, cfg.Addrs[0])
+	masters, err := mastersOf(ctx, timeout, connector.Driver(), cfg)
 	if err != nil {
 		return []facts{{server: "Cluster " + name, down: err}}, nil
 	}
-	var found []facts
-	for _, addr := range masters {
-		node := cfg
-		node.Mode, node.Addrs = driver.ModeSingle, []string{addr}
-		c, err := connector.Driver().OpenConnector(node)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, examineServer(ctx, c, addr))
+	found := make([]facts, len(masters))
+	var all sync.WaitGroup
+	for i, addr := range masters {
+		all.Go(func() { found[i] = examineServer(ctx, timeout, connector.Driver(), nodeOf(cfg, addr), addr) })
 	}
+	all.Wait()
 	return found, nil
+}
+
+// nodeOf is how one node of a Cluster is reached by itself.
+func nodeOf(cluster driver.Config, addr string) driver.Config {
+	cluster.Mode, cluster.Addrs = driver.ModeSingle, []string{addr}
+	return cluster
+}
+
+// connect makes a connection within the time of ctx.
+func connect(ctx context.Context, d driver.Driver, cfg driver.Config) (driver.Conn, error) {
+	connector, err := d.OpenConnector(impatient(ctx, cfg))
+	if err != nil {
+		return nil, err
+	}
+	return connector.Connect(ctx)
 }
 
 // impatient returns cfg with less time for a connection than ctx has: what it has failed of,
@@ -96,11 +100,36 @@ func impatient(ctx context.Context, cfg driver.Config) driver.Config {
 	return cfg
 }
 
-// mastersOf returns the addresses of a Cluster's masters. One that does not tell its host, or its
-// port for TLS, has that of the node that was asked, which is taken to be seed's: drivers do not
-// tell which one it was.
-func mastersOf(ctx context.Context, connector driver.Connector, seed string) ([]string, error) {
-	conn, err := connector.Connect(ctx)
+// mastersOf returns the addresses of a Cluster's masters, as the first of the given nodes knows
+// them that answers: the one that a driver would ask may be the one that hangs.
+func mastersOf(ctx context.Context, timeout time.Duration, d driver.Driver, cfg driver.Config) (masters []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	type answer struct {
+		masters []string
+		err     error
+	}
+	answers := make(chan answer, len(cfg.Addrs))
+	for _, seed := range cfg.Addrs {
+		go func() {
+			masters, err := mastersBy(ctx, d, cfg, seed)
+			answers <- answer{masters, err}
+		}()
+	}
+	for range cfg.Addrs {
+		a := <-answers
+		if a.err == nil {
+			return a.masters, nil
+		}
+		err = cmp.Or(err, a.err)
+	}
+	return nil, err
+}
+
+// mastersBy asks one node. A master that does not tell its host, or its port for TLS, has that of
+// the node that was asked.
+func mastersBy(ctx context.Context, d driver.Driver, cfg driver.Config, seed string) ([]string, error) {
+	conn, err := connect(ctx, d, nodeOf(cfg, seed))
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +169,11 @@ func mastersOf(ctx context.Context, connector driver.Connector, seed string) ([]
 }
 
 // examineServer asks one server.
-func examineServer(ctx context.Context, connector driver.Connector, name string) facts {
+func examineServer(ctx context.Context, timeout time.Duration, d driver.Driver, cfg driver.Config, name string) facts {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	f := facts{server: name}
-	conn, err := connector.Connect(ctx)
+	conn, err := connect(ctx, d, cfg)
 	if err != nil {
 		f.down = err
 		return f

@@ -465,6 +465,30 @@ func TestDoctorOfAClusterThatDoesNotTellItsTLSPort(t *testing.T) {
 	assert.Contains(t, out, node.Addr+"\n")
 }
 
+// A master that hangs uses up its own time, and not that of the others: nothing bad is said of those.
+func TestDoctorOfAClusterOfWhichAMasterHangs(t *testing.T) {
+	t.Parallel()
+	cluster := servertest.Cluster(t, 3)
+	sorted := slices.SortedFunc(slices.Values(cluster.Nodes), func(a, b *servertest.Server) int { return strings.Compare(a.Addr, b.Addr) })
+	sorted[0].Pause()
+	url := "redis://" + sorted[1].Addr + "?mode=cluster"
+	for _, driver := range []string{"goredis", "rueidis"} {
+		code, out, errs := lockctl(t, url, "doctor", "--json", "--driver", driver, "--timeout", "2s")
+		assert.Equal(t, exitFindings, code, errs)
+		var d diagnosis
+		require.NoError(t, json.Unmarshal([]byte(out), &d), out)
+		require.Len(t, d.Patients, 4, "%s: three masters, and all together: %+v", driver, d)
+		for i, p := range d.Patients[:3] {
+			require.Equal(t, sorted[i].Addr, p.Server)
+			want := fine
+			if i == 0 {
+				want = problem
+			}
+			assert.Equal(t, want, p.Findings[0].Level, "%s: %s: %+v", driver, p.Server, p.Findings)
+		}
+	}
+}
+
 // A server of a Cluster that is taken for one of its own is no outage.
 func TestDoctorKnowsANodeOfACluster(t *testing.T) {
 	p := probe{err: fmt.Errorf("%w: %w", locker.ErrUnavailable, driver.NewServerError("MOVED 1 10.0.0.1:6379"))}
