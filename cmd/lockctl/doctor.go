@@ -130,7 +130,7 @@ func (d diagnosis) write(w io.Writer) error {
 		fmt.Fprintln(w, printable(p.Server))
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, f := range p.Findings {
-			fmt.Fprintf(table, "  %s\t%s\t%s\n", f.Level, f.Check, printable(f.Found))
+			fmt.Fprintf(table, "  %s\t%s\t%s\n", f.Level, f.Check, sentence(f.Found))
 			for _, line := range wrapped(f.Means, 76) {
 				fmt.Fprintf(table, "  \t\t  %s\n", line)
 			}

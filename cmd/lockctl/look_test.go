@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -598,6 +599,19 @@ func TestWatchThroughAnOutage(t *testing.T) {
 	js, err = json.Marshal(snapshot{Locks: []lockView{}})
 	require.NoError(t, err)
 	assert.Contains(t, string(js), `"locks":[]`, "none, for certain")
+}
+
+// Of several errors, as of Sentinels that are all down, a driver makes one of several lines: where there
+// is one line for it they are told one after the other, and are no text to be quoted.
+func TestErrorsOfSeveralLinesAreShownInOne(t *testing.T) {
+	const several, one = "\"k\" is lost: a is down\nb is down", `"k" is lost: a is down; b is down`
+	var errs, out bytes.Buffer
+	r := &runner{tool: &tool{streams: streams{err: &errs}}, flags: &runFlags{}, key: "k"}
+	r.say(false, event{Event: "lost", Error: "it: " + several})
+	assert.Equal(t, "lockctl: k: lost: it: "+one+"\n", errs.String())
+	assert.Contains(t, snapshot{Error: "it: " + several}.text(""), "  it: "+one+"\n")
+	require.NoError(t, diagnosisOf([]patient{{"s", []finding{{"connection", problem, "it: " + several, ""}}}}).write(&out))
+	assert.Contains(t, out.String(), "  it: "+one+"\n")
 }
 
 func TestBench(t *testing.T) {

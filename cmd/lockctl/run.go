@@ -325,7 +325,7 @@ func (r *runner) say(chatter bool, e event) {
 		_ = json.NewEncoder(r.err).Encode(e)
 	case chatter && !r.flags.verbose:
 	case e.Error != "":
-		fmt.Fprintf(r.err, "lockctl: %s: %s: %s\n", printable(e.Key), e.Event, printable(e.Error))
+		fmt.Fprintf(r.err, "lockctl: %s: %s: %s\n", printable(e.Key), e.Event, sentence(e.Error))
 	default:
 		fmt.Fprintf(r.err, "lockctl: %s: %s\n", printable(e.Key), e.Event)
 	}

@@ -135,6 +135,10 @@ func printable(text string) string {
 	return text
 }
 
+// sentence is the text of an error, of which there may be several in lines of their own, for the
+// middle of a line.
+func sentence(text string) string { return printable(strings.ReplaceAll(text, "\n", "; ")) }
+
 // quoted is text as $'…' of a shell reads it in every locale: \u202e means nothing to one without
 // UTF-8, as on a server whose LANG is not set, where it would be the name of another lock.
 func quoted(text string) string {

@@ -111,7 +111,7 @@ func (s snapshot) text(prefix string) string {
 	fmt.Fprintf(&b, "%s  ", s.At.Format(time.TimeOnly))
 	switch {
 	case s.Error != "":
-		b.WriteString(printable(s.Error))
+		b.WriteString(sentence(s.Error))
 	case prefix != "":
 		fmt.Fprintf(&b, "%d locks that begin with %s", len(s.Locks), printable(prefix))
 	default:
