@@ -166,7 +166,7 @@ func (r *runner) supervise(asked guard.Moment) (guard.Result, error) {
 	if deadline.IsZero() {
 		return guard.Result{}, notStarted(r.lease.Err())
 	}
-	process, err := guard.Start(guard.Command{Path: r.path, Args: r.args, Env: r.environment(deadline)}, r.flags.times(), asked, deadline)
+	process, err := guard.Start(guard.Command{Path: r.path, Args: r.args, Env: r.environment(deadline), JSON: r.json}, r.flags.times(), asked, deadline)
 	if _, ok := errors.AsType[*guard.StartError](err); ok {
 		return guard.Result{Err: err}, nil
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -111,6 +112,23 @@ func TestRunEndsTheCommandWhenTheLockIsLost(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(p.err.String(), "the command was ended"), p.err)
 	_, err := c.Inspect(t.Context(), "k")
 	assert.NoError(t, err)
+}
+
+// Who reads objects reads no text between them, also where the guardian speaks in the place of a
+// lockctl that was killed.
+func TestTheGuardianSaysWhatItSaysAsJSON(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	for _, flag := range []string{"--json", "--json=false"} {
+		p := start(t, url, shell("echo ready; exec sleep 60", flag, "--ttl", "2s")...)
+		eventually(t, "the command runs", func() bool { return p.out.String() != "" })
+		require.NoError(t, p.Process.Kill())
+		<-p.ended // when the guardian has closed the stream
+		require.Contains(t, p.err.String(), "lockctl was killed; its command was ended before the lock ran out")
+		for line := range strings.Lines(p.err.String()) {
+			assert.Equal(t, flag == "--json", json.Valid([]byte(line)), line)
+		}
+	}
 }
 
 // What the command leaves behind is ended before the lock is given up.

@@ -35,6 +35,7 @@ type Command struct {
 	Path string   // of the program
 	Args []string // the first is the program's name
 	Env  []string
+	JSON bool // what the guardian has to say, in the place of a lockctl that was killed, is an object
 }
 
 // Times are when a command is ended before its lease does.

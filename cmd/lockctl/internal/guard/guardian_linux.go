@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -30,11 +31,21 @@ func Main() {
 	// The command is killed with the thread that started it.
 	runtime.LockOSThread()
 	unix.CloseOnExec(fd)
-	if err := guardian(newLine(fd)); err != nil {
-		fmt.Fprintln(os.Stderr, "lockctl:", err)
+	var first order
+	if err := guardian(newLine(fd), &first); err != nil {
+		complain(err, first.Command != nil && first.Command.JSON)
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// complain says what lockctl cannot say any more.
+func complain(err error, asJSON bool) {
+	if asJSON {
+		_ = json.NewEncoder(os.Stderr).Encode(map[string]string{"error": err.Error()})
+		return
+	}
+	fmt.Fprintln(os.Stderr, "lockctl:", err)
 }
 
 // patience is for how long it is tried to kill what does not die. What was killed does
@@ -49,11 +60,10 @@ type keeper struct {
 	deadline instant
 	tree     tree
 
-	orphaned bool // lockctl is gone
-	exited   bool
-	status   syscall.WaitStatus
-	asked    instant // when the tree was asked to end, 0 if it was not
-	ended    bool    // because of the lease, or by order
+	exited bool
+	status syscall.WaitStatus
+	asked  instant // when the tree was asked to end, 0 if it was not
+	ended  bool    // because of the lease, or by order
 }
 
 // A change is what has become of a child.
@@ -62,10 +72,9 @@ type change struct {
 	status syscall.WaitStatus
 }
 
-// guardian returns when the command has ended.
-func guardian(l *line) error {
-	var first order
-	if err := l.Decode(&first); err != nil || first.Command == nil {
+// guardian returns when the command has ended. The first order is left in first.
+func guardian(l *line, first *order) error {
+	if err := l.Decode(first); err != nil || first.Command == nil {
 		return errors.New("the guardian of a command was started without one")
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -150,7 +159,7 @@ func (k *keeper) keep() error {
 		select {
 		case o, ok := <-orders:
 			if !ok {
-				k.orphaned, orders = true, nil
+				orders = nil
 				continue
 			}
 			k.obey(o)
@@ -232,11 +241,12 @@ func (k *keeper) finish(left []int) error {
 	if !k.exited {
 		k.status = syscall.WaitStatus(syscall.SIGKILL)
 	}
-	_ = k.line.Encode(report{Result: &wireResult{Status: k.status, Ended: k.ended, Left: left}})
+	err := k.line.Encode(report{Result: &wireResult{Status: k.status, Ended: k.ended, Left: left}})
 	switch {
+	case err == nil: // lockctl says it
 	case len(left) > 0:
 		return fmt.Errorf("could not end the processes %v", left)
-	case k.orphaned && k.ended:
+	case k.ended:
 		return errors.New("lockctl was killed; its command was ended before the lock ran out")
 	}
 	return nil
