@@ -104,10 +104,8 @@ Exit codes: the command's own, or
   lockctl run --wait 10s deploy -- make deploy
   lockctl run --read catalogue -- ./export.sh             # beside other readers`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return usage("give one key, then -- and the command: lockctl run KEY -- command")
-			}
-			return nil
+			_, _, err := keyAndCommand(cmd.ArgsLenAtDash(), args)
+			return err
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
@@ -128,19 +126,35 @@ Exit codes: the command's own, or
 			if f.read && f.fenced && t.target.isQuorum() {
 				return usage("--read and --fenced exclude each other on a quorum, whose readers have no fencing tokens: leave out --fenced, or use one deployment")
 			}
-			path, err := findCommand(args[1])
+			key, command, err := keyAndCommand(cmd.ArgsLenAtDash(), args)
+			if err != nil {
+				return err
+			}
+			path, err := findCommand(command[0])
 			if err != nil {
 				return err
 			}
 			if f.metadata == "" && !cmd.Flags().Changed("metadata") {
-				f.metadata = filepath.Base(args[1])
+				f.metadata = filepath.Base(command[0])
 			}
-			r := &runner{tool: t, flags: f, key: args[0], path: path, args: args[1:]}
+			r := &runner{tool: t, flags: f, key: key, path: path, args: command}
 			return r.run(cmd.Context())
 		},
 	}
 	f.addTo(cmd.Flags())
 	return cmd
+}
+
+// keyAndCommand are the arguments of run, of which so many stand before the first --. A key that
+// begins with - stands behind that, as for other commands, and before a second one.
+func keyAndCommand(before int, args []string) (key string, command []string, err error) {
+	switch {
+	case before == 1 && len(args) > 1:
+		return args[0], args[1:], nil
+	case before == 0 && len(args) > 2 && args[1] == "--":
+		return args[0], args[2:], nil
+	}
+	return "", nil, usage("give one key, then -- and the command: lockctl run KEY -- command")
 }
 
 func (f *runFlags) addTo(flags *pflag.FlagSet) {
