@@ -234,8 +234,11 @@ func (r *runner) heed(e guard.Event) {
 		// Ctrl-Z, or the terminal is another job's. The shell has to learn of it.
 		r.say(false, event{Event: "suspended", Error: "the lock is not renewed until lockctl goes on, and is lost at " + stamp(r.lease.Deadline())})
 		suspend()
-		if r.console.ours() {
+		switch {
+		case r.console.ours():
 			r.console.give(r.group)
+		case !r.console.has(r.group):
+			r.console.given = false // it goes on in the background: the terminal is the shell's, or another job's
 		}
 		r.process.Signal(signalContinue)
 	}

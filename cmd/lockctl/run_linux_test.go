@@ -256,6 +256,31 @@ func TestRunCanBeSuspended(t *testing.T) {
 	says("code:0")
 }
 
+// A job that goes on in the background leaves the terminal to the shell, which would be at its end
+// without it.
+func TestRunInTheBackgroundTakesNoTerminal(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	cmd := program(t, url)
+	end := filepath.Join(t.TempDir(), "end")
+	script := `set -m; "$0" run k -- sh -c 'read x; echo ready; while [ ! -e "$0" ]; do sleep 0.05; done' "$1"; echo stopped; bg > /dev/null; wait; echo ended; read x; echo "got:$x"`
+	sh := exec.Command("sh", "-c", script, cmd.Path, end)
+	sh.Env = cmd.Env
+	tty, out := onTerminal(t, sh)
+	_, err := tty.WriteString("it has the terminal\n") // which it is given after it has begun
+	require.NoError(t, err)
+	awaitText(t, out, "ready")
+	_, err = tty.Write([]byte{26}) // Ctrl-Z
+	require.NoError(t, err)
+	awaitText(t, out, "stopped")
+	require.NoError(t, os.WriteFile(end, nil, 0o600))
+	awaitText(t, out, "ended")
+	_, err = tty.WriteString("for the shell\n")
+	require.NoError(t, err)
+	awaitText(t, out, "got:")
+	assert.Contains(t, out.String(), "got:for the shell")
+}
+
 // Who uses Ctrl-C where lockctl runs or waits in a script ends the script, as with any other
 // command: bash ends it only if the command was ended by the signal.
 func TestCtrlCEndsTheScript(t *testing.T) {

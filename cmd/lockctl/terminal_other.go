@@ -13,7 +13,7 @@ func isTerminalFile(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 // A console is the terminal that lockctl and its command share; here there is nothing to
 // be done about that.
-type console struct{}
+type console struct{ given bool }
 
 func openConsole() *console             { return nil }
 func (*console) has(int) bool           { return false }
