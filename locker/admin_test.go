@@ -170,6 +170,32 @@ func TestForceReleaseFromAWriterLetsReadersIn(t *testing.T) {
 	})
 }
 
+// One process of an owner is dead, and another writes still.
+func TestForceReleaseFromOneOfAnOwnersHoldsKeepsTheOtherAlone(t *testing.T) {
+	administered(t, func(t *testing.T, _ fakeQuorum, client func(...ClientOption) *Client) {
+		owner := As(NamedOwner("import"))
+		must(t, client(Label("dead")).Mutex("k", ForWriting(), owner))
+		alive := must(t, client(Label("alive")).Mutex("k", ForWriting(), owner))
+		everywhere()
+		admin := client()
+		seen, err := admin.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		require.Len(t, seen.Holders, 2)
+		dead := seen.Holders[0]
+		if dead.Label != "dead" {
+			dead = seen.Holders[1]
+		}
+		ended, err := admin.ForceReleaseFrom(t.Context(), "k", dead)
+		require.NoError(t, err)
+		require.Len(t, ended, 1)
+		assert.Equal(t, "dead", ended[0].Label)
+		_, err = admin.Mutex("k", ForReading()).TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrLocked)
+		assert.NoError(t, alive.Unlock(t.Context()))
+		assert.NoError(t, must(t, admin.Mutex("k", ForReading())).Unlock(t.Context()))
+	})
+}
+
 // Who could not get a lock knows who has it, and may be told that it is dead.
 func TestForceReleaseFromTheHolderOfALockedError(t *testing.T) {
 	for kind, opts := range exclusive {
