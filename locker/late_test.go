@@ -58,35 +58,44 @@ func TestLateRequestOfALeaseThatTheServerHasLost(t *testing.T) {
 }
 
 func TestLateRequestOfADetachedLease(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		arrive := delayFirst(f)
-		m := f.client(t).Mutex("k", Fenced(), TTL(10*time.Second))
-		l, err := m.Lock(t.Context())
-		require.NoError(t, err)
-		id, err := l.Detach(t.Context(), 2*time.Second)
-		require.NoError(t, err)
-		synctest.Wait()
-		arrive(t)
-		again, err := m.Attach(t.Context(), id)
-		require.NoError(t, err, "while it is there it changes nothing")
-		id, err = again.Detach(t.Context(), time.Second)
-		require.NoError(t, err)
-		time.Sleep(11 * time.Second)
-		_, err = m.Attach(t.Context(), id)
-		require.ErrorIs(t, err, ErrAbsent)
-		arrive(t)
-		assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
-	})
-	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		arrive := delayFirst(f)
-		l, err := f.client(t).Mutex("k", Fenced(), TTL(10*time.Second)).Lock(t.Context())
-		require.NoError(t, err)
-		_, err = l.Detach(t.Context(), time.Second)
-		require.NoError(t, err)
-		time.Sleep(11 * time.Second) // nobody has taken it up
-		arrive(t)
-		assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
-	})
+	for name, opts := range map[string][]Option{"fenced": {Fenced()}, "reentrant": {Reentrant()}} {
+		take := func(t *testing.T, f *fakeDeployment) (m *Mutex, l *Lease) {
+			m = f.client(t).Mutex("k", append(opts, TTL(10*time.Second))...)
+			l, err := m.Lock(t.Context())
+			require.NoError(t, err)
+			return m, l
+		}
+		t.Run(name+", taken up", func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				arrive := delayFirst(f)
+				m, l := take(t, f)
+				id, err := l.Detach(t.Context(), 2*time.Second)
+				require.NoError(t, err)
+				synctest.Wait()
+				arrive(t)
+				again, err := m.Attach(t.Context(), id)
+				require.NoError(t, err, "while it is there it changes nothing")
+				id, err = again.Detach(t.Context(), time.Second)
+				require.NoError(t, err)
+				time.Sleep(11 * time.Second)
+				_, err = m.Attach(t.Context(), id)
+				require.ErrorIs(t, err, ErrAbsent)
+				arrive(t)
+				assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
+			})
+		})
+		t.Run(name+", left", func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				arrive := delayFirst(f)
+				_, l := take(t, f)
+				_, err := l.Detach(t.Context(), time.Second)
+				require.NoError(t, err)
+				time.Sleep(11 * time.Second)
+				arrive(t)
+				assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
+			})
+		})
+	}
 }
 
 // Requests of several detached leases go out together.

@@ -486,6 +486,26 @@ func TestWriterThatReadsStaysAlone(t *testing.T) {
 	})
 }
 
+// An owner writes in two processes, and what the later one has runs out first. Readers look for a
+// writer until the last hold has.
+func TestWriterStaysAloneWhenItsLaterHoldRunsOut(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, _ := f.sides(t)
+		as := As(NamedOwner("import"))
+		_, long := f.sides(t, as, TTL(time.Minute), NoRenewal())
+		_, short := f.sides(t, as, TTL(time.Second), NoRenewal())
+		must(t, long)
+		must(t, short)
+		for _, at := range []time.Duration{2 * time.Second, 57 * time.Second} {
+			time.Sleep(at)
+			_, err := read.TryLock(t.Context())
+			require.ErrorIs(t, err, ErrLocked)
+		}
+		time.Sleep(time.Second)
+		must(t, read)
+	})
+}
+
 func TestForceReleaseOfHoldsThatHaveRunOut(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		long, _ := f.sides(t, TTL(10*time.Second))
