@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,18 +90,32 @@ func eachDetached(t *testing.T, test func(t *testing.T, nodes fakeQuorum, m *Mut
 	}
 }
 
-// A node takes a detached lease up when that has been released already.
+// A node takes a detached lease up when that has been released already, of which it may have heard
+// by its new id alone.
 func TestQuorumNodeThatTakesALeaseUpLateKeepsNothing(t *testing.T) {
-	eachDetached(t, func(t *testing.T, nodes fakeQuorum, m *Mutex, id string) {
-		nodes[0].late(isAttach)
-		taken, err := m.Attach(t.Context(), id)
-		require.NoError(t, err)
-		time.Sleep(10 * time.Millisecond)
-		require.NoError(t, taken.Unlock(t.Context()))
-		time.Sleep(time.Second)
-		synctest.Wait()
-		assert.Zero(t, nodes.holding("k"))
-	})
+	for name, lost := range map[string]bool{"": false, "what ends the old id is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			eachDetached(t, func(t *testing.T, nodes fakeQuorum, m *Mutex, id string) {
+				nodes[0].late(isAttach)
+				attaching := nodes[0].before
+				nodes[0].set(func() {
+					nodes[0].before = func(ctx context.Context, cmd driver.Command) error {
+						if lost && m.mode.family().release.runs(cmd) && slices.Contains(cmd.Args, id) {
+							return errLostReply
+						}
+						return attaching(ctx, cmd)
+					}
+				})
+				taken, err := m.Attach(t.Context(), id)
+				require.NoError(t, err)
+				time.Sleep(10 * time.Millisecond)
+				require.NoError(t, taken.Unlock(t.Context()))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				assert.Zero(t, nodes.holding("k"))
+			})
+		})
+	}
 }
 
 // A taking up that is given up before a node executes it leaves the detached lease there.
