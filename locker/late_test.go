@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -54,6 +55,35 @@ func TestLateRequestOfALeaseThatTheServerHasLost(t *testing.T) {
 				assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
 			})
 		})
+	}
+}
+
+// Nor one that arrives when it has been given up, to nobody or to who waits.
+func TestLateRequestOfALeaseThatWasGivenUp(t *testing.T) {
+	for name, opts := range map[string][]Option{"fenced": {Fenced()}, "reentrant": {Reentrant()}, "reading": {ForReading()}, "writing": {ForWriting()}} {
+		for _, waits := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, somebody waits: %v", name, waits), func(t *testing.T) {
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					arrive := delayFirst(f)
+					l := must(t, f.client(t).Mutex("k", opts...))
+					var next <-chan *Lease
+					if waits {
+						m := f.client(t).Mutex("k", opts...)
+						if l.Mode() == Reading {
+							m = f.client(t).Mutex("k", ForWriting())
+						}
+						next = background(t, m)
+						time.Sleep(time.Second) // it has its place
+					}
+					require.NoError(t, l.Unlock(t.Context()))
+					if waits {
+						assert.NoError(t, (<-next).Unlock(t.Context()))
+					}
+					arrive(t)
+					assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
+				})
+			})
+		}
 	}
 }
 
