@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,35 @@ func meetAt(t *testing.T, c *Client, name string) {
 		time.Sleep(10 * restPause)
 		synctest.Wait()
 	}
+}
+
+// The nodes give the lock by SET, and cannot be reached any more when they are to be asked for their markers, by
+// a driver that makes no batches. It is not said that nothing was sent, and nothing stays.
+func TestQuorumThatHasSentSetDoesNotSayThatNothingWasSent(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meetAt(t, c, "k")
+		order := c.quorum.order("k")
+		nodes[order[2]].down()
+		for _, i := range order[:2] {
+			f := nodes[i]
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					if cmd.Name() == "GET" || isAcquire(cmd) && !isSet(cmd) {
+						return driver.NotSent(errors.New("connection refused"))
+					}
+					return nil
+				}
+			})
+		}
+		_, err := c.Mutex("k").TryLock(t.Context())
+		require.ErrorIs(t, err, ErrUnavailable)
+		assert.NotEqual(t, driver.OutcomeNotSent, driver.OutcomeOf(err), "%v", err)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+	})
 }
 
 // What ends a lease, or an attempt, overtakes the SET on the way to a slow node. It is put to

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -96,6 +97,8 @@ func (n *node) set(r *request, m *marker, answers []driver.Result) (given bool, 
 		return false, &LockedError{Name: r.name}
 	case set.Value != "OK":
 		return false, oddReply("SET", set.Value)
+	case unreached(found): // SET was sent all the same
+		return true, fmt.Errorf("locker: the node was not asked for its marker: %s", bare(found.Err))
 	case found.Err != nil && !foreign:
 		return true, found.Err
 	case m == nil || found.Value != m.value:
