@@ -110,11 +110,13 @@ func (l *link) runBatch(ctx context.Context, calls []call) []driver.Result {
 	results := make([]driver.Result, len(calls))
 	var alone []int // those to be made singly
 	for i, r := range l.runCommands(ctx, joint, commands(joint)) {
-		if b := &all[i]; len(b.places) > 1 && l.refused(r.Err) {
+		b := &all[i]
+		if len(b.places) > 1 && l.refused(r.Err) {
 			alone = append(alone, b.places...)
-		} else {
-			b.share(r, results)
+			continue
 		}
+		b.share(r, results)
+		alone = b.doubtful(alone, results)
 	}
 	if len(alone) == 0 {
 		return results
@@ -124,10 +126,27 @@ func (l *link) runBatch(ctx context.Context, calls []call) []driver.Result {
 		single[i] = calls[place]
 	}
 	for i, r := range l.runCommands(ctx, single, commands(single)) {
+		if told := results[alone[i]]; told.Value != nil && held(r) {
+			l.apart.Store(true)
+		}
 		results[alone[i]] = r
 	}
 	return results
 }
+
+// doubtful appends the places of those whose lease is gone, by what the bundle has brought. A proxy that keeps
+// locks on several servers, and does not say so, sends all of a bundle to that of the first.
+func (b *bundle) doubtful(alone []int, results []driver.Result) []int {
+	for _, place := range b.places {
+		if r := results[place]; len(b.places) > 1 && r.Err == nil && !held(r) {
+			alone = append(alone, place)
+		}
+	}
+	return alone
+}
+
+// held tells that a call that may be bundled has found its lease.
+func held(r driver.Result) bool { return r.Err == nil && r.Value == int64(1) }
 
 // together tells whether calls about several locks can be made as one. In a Cluster
 // they lie in different slots, and on different nodes.

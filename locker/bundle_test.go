@@ -139,7 +139,7 @@ func TestBundleAnswersEach(t *testing.T) {
 
 				log := logRenewals(f, nil)
 				got := answers(c.deployment.runBatch(t.Context(), renewCalls(leases, 2*time.Minute)))
-				assert.Equal(t, []int{12}, log.take(), "one request")
+				assert.Equal(t, []int{12, 1, 1, 1, 1}, log.take(), "one request, and one for each that is gone")
 				for i, err := range got {
 					switch want := map[int]error{3: ErrAbsent, 5: ErrTaken, 7: ErrTaken, 11: ErrTaken}[i]; {
 					case want != nil:
@@ -313,4 +313,56 @@ func TestBundleOddReply(t *testing.T) {
 	results := make([]driver.Result, 2)
 	b.share(driver.Result{Value: []any{"OOM command not allowed", int64(1)}}, results)
 	assert.Equal(t, []error{nil, driver.NewServerError("OOM command not allowed")}, answers(results))
+}
+
+// A spread is a proxy that keeps the locks on two servers, by the braces of their names, and
+// goes by the first key of a script. It does not tell.
+type spread struct {
+	driver.Wrapper
+	other driver.Conn
+}
+
+func (s spread) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	if cmd.NumKeys > 0 && driver.Slot(cmd.Args[cmd.FirstKey])%2 == 1 {
+		return s.other.Do(ctx, cmd)
+	}
+	return s.Conn.Do(ctx, cmd)
+}
+
+// Describe is that of a driver whose INFO was refused.
+func (s spread) Describe(context.Context) (driver.Topology, error) {
+	return driver.Topology{Mode: driver.ModeSingle}, nil
+}
+
+// What a proxy has sent to one server for locks that are on several costs no lease, and is
+// not sent again.
+func TestBundleBehindAProxyThatSpreads(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		other := newDeployment(t)
+		c, err := New(driver.NewConnector(f.Driver(), func(ctx context.Context) (driver.Conn, error) {
+			one, err := f.Connect(ctx)
+			if err != nil {
+				return nil, err
+			}
+			two, err := other.Connect(ctx)
+			return spread{driver.Wrapper{Conn: one}, two}, err
+		}))
+		require.NoError(t, err)
+		defer c.Close()
+		for _, opts := range [][]Option{nil, {Fenced()}, {Reentrant()}} {
+			leases := holdMany(t, c, 12, append(opts, TTL(10*time.Second))...)
+			time.Sleep(time.Minute)
+			for i, l := range leases {
+				require.NoError(t, context.Cause(l.Context()), "lease %d", i)
+			}
+			log := logRenewals(f, nil)
+			for _, err := range answers(c.deployment.runBatch(t.Context(), renewCalls(leases, 10*time.Second))) {
+				require.NoError(t, err)
+			}
+			assert.NotContains(t, log.take(), 12)
+			for _, l := range leases {
+				require.NoError(t, l.Unlock(t.Context()))
+			}
+		}
+	})
 }
