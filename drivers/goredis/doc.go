@@ -122,10 +122,10 @@
 // it was given, if they have one. Where nodes tell none on purpose (cluster-preferred-endpoint-type unknown-endpoint)
 // go-redis cannot use the Cluster at all; rueidis can.
 //
-// It looks whether the server has closed an idle connection before it uses it, but
-// not where the connection has TLS, and on no connection at all under Windows: then
-// the first call on it fails, with an unknown outcome, and a lock asks again. With Open and
-// TLS, that is one call for all of them; under Windows, and of a wrapped client, one for each.
+// It looks whether the server, or a proxy, has closed an idle connection before it uses it, but
+// of a wrapped client not where the connection has TLS, and on no connection at all under Windows: then
+// the first call on each fails, with an unknown outcome, and a lock asks again, half a second later or more.
+// Let the ConnMaxIdleTime of such a client be shorter than what a proxy cuts after.
 //
 // A double is in its shortest form (3.14) where a wrapped client speaks RESP3, and what the
 // server makes of it (3.1400000000000001) with RESP2. No script of package locker replies so.

@@ -186,13 +186,19 @@ func (c *watched) SyscallConn() (syscall.RawConn, error) {
 	if c.heard.Load() <= c.host.doubtful.Load() || c.lookedUp <= c.hosts.distrusted.Load() {
 		return nil, errInDoubt
 	}
-	if conn, ok := c.Conn.(syscall.Conn); ok {
+	below := c.Conn
+	if secure, ok := below.(interface{ NetConn() net.Conn }); ok {
+		// What stands there when no reply is under way is the alert by which TLS is closed. (It may be a record
+		// of TLS itself, which costs another connection. The tickets of a session come before the first reply.)
+		below = secure.NetConn()
+	}
+	if conn, ok := below.(syscall.Conn); ok {
 		return conn.SyscallConn()
 	}
 	return unseen{}, nil
 }
 
-// unseen is a connection that cannot be looked at, such as one with TLS.
+// unseen is a connection that cannot be looked at, such as one that a Dial function made.
 type unseen struct{}
 
 func (unseen) Control(func(uintptr)) error    { return nil }

@@ -208,8 +208,8 @@ func (c *silenceable) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// go-redis looks at no connection with TLS by itself, so that those that a server has closed cost
-// a call each, too.
+// Where no connection can be looked at, as here for its Dial, those that a server has closed cost no
+// call each either.
 func TestDeadConnectionsWithTLSCostOneCall(t *testing.T) {
 	server := servertest.TLS(t)
 	var mu sync.Mutex

@@ -113,7 +113,7 @@ func (d *Dialer) open(ctx context.Context, cfg driver.Config, network, addr stri
 		host, _, _ := net.SplitHostPort(addr)            // "" for a unix socket
 		config.ServerName, _, _ = strings.Cut(host, "%") // certificates have addresses without zones
 	}
-	secure := tls.Client(conn, config)
+	secure := tls.Client(conn.withSyscalls(), config)
 	handshake.Store(true)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
