@@ -222,7 +222,8 @@ func transient(err error) bool {
 		}
 	}
 	if reply, ok := errors.AsType[*driver.ServerError](err); ok {
-		return transientCodes[reply.Code] || strings.Contains(reply.Message, "max number of clients") // "+ cluster connections" in a Cluster
+		return transientCodes[reply.Code] || driver.OutcomeOf(reply) == driver.OutcomeUnknown || // of a proxy
+			strings.Contains(reply.Message, "max number of clients") // "+ cluster connections" in a Cluster
 	}
 	return true
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // assertUnanswered is about a call whose time was over before a server that hangs had said
@@ -312,4 +314,34 @@ func TestADeadlineTellsWhatWasHeardBeforeTheOutage(t *testing.T) {
 		assert.NotErrorIs(t, err, ErrUnavailable)
 		f.heal()
 	})
+}
+
+// A proxy may answer for a server that does not, after it has sent it the request. That is no refusal:
+// what became of the request is not known.
+func TestAProxyThatHasNoAnswerHasNotRefused(t *testing.T) {
+	for name, opts := range map[string][]Option{"plain": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				unanswered := driver.NewServerError("ERR Connection timed out")
+				m := f.client(t).Mutex("k", opts...)
+				take := "EVALSHA"
+				if opts == nil {
+					take = "SET"
+				}
+				f.set(func() { f.after = once(take, unanswered) })
+				lease, err := m.TryLock(t.Context())
+				require.NoError(t, err, "it is held")
+
+				f.set(func() { f.after = once("EVALSHA", unanswered) })
+				require.NoError(t, lease.Unlock(t.Context()), "it was released")
+
+				f.set(func() { f.after = func(context.Context, driver.Command) error { return unanswered } })
+				_, err = m.TryLock(t.Context())
+				require.ErrorIs(t, err, ErrUnavailable)
+				f.set(func() { f.after = nil })
+				time.Sleep(5 * time.Second)
+				assert.Equal(t, int64(0), f.do(t, "EXISTS", "k"), "nobody knows of having it")
+			})
+		})
+	}
 }

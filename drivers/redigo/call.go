@@ -255,7 +255,7 @@ func (k *call) result(reply any, err error) (result driver.Result, broken bool) 
 	switch {
 	case err == nil:
 		result.Value = value(reply)
-	case driver.OutcomeOf(result.Err) != driver.OutcomeReplied:
+	case refusal == nil:
 		return driver.Result{Err: k.lost(err)}, true
 	case refusal.Code == "READONLY": // have the new master found
 		k.demoted = true

@@ -34,7 +34,8 @@ const (
 	OutcomeUnknown Outcome = iota
 	// OutcomeNotSent: the command never left this process.
 	OutcomeNotSent
-	// OutcomeReplied: the server answered with an error, a [*ServerError].
+	// OutcomeReplied: the server answered with an error, a [*ServerError]. (That of a proxy which
+	// has had no answer itself is OutcomeUnknown.)
 	OutcomeReplied
 )
 
@@ -52,16 +53,25 @@ func (o Outcome) String() string {
 
 // OutcomeOf returns the outcome that err tells of. Every error that is neither
 // a [*ServerError] nor marked by [NotSent] is [OutcomeUnknown], and so is nil:
-// a success has no error to ask about.
+// a success has no error to ask about. So is a ServerError in which a proxy (twemproxy, Envoy, predixy
+// or Codis) says that its server has not answered: the server may have executed the command all the same.
 func OutcomeOf(err error) Outcome {
 	if _, ok := errors.AsType[*notSentError](err); ok {
 		return OutcomeNotSent
 	}
-	if _, ok := errors.AsType[*ServerError](err); ok {
+	if reply, ok := errors.AsType[*ServerError](err); ok && !unanswered.MatchString(reply.Message) {
 		return OutcomeReplied
 	}
 	return OutcomeUnknown
 }
+
+// unanswered finds the replies by which a proxy says that it has none of the server: of twemproxy (by
+// the system's words for what became of the connection, "unknown" where that was closed), Envoy, predixy and Codis.
+var unanswered = regexp.MustCompile(`^(?:` +
+	`ERR (?:Connection (?:timed out|refused|reset by peer)|Broken pipe|No route to host|Host is (?:down|unreachable)|Network is unreachable|unknown)` +
+	`|(?:ERR )?(?:no upstream host|upstream failure|upstream protocol error)` +
+	`|ERR (?:no server (?:connection )?ava(?:il|li)able|server connection close|deliver request fail)` +
+	`|ERR handle response, .*)$`)
 
 // NotSent marks err: the command provably never left this process. Its text and
 // everything errors.Is and errors.As find in it stay the same. NotSent(nil) is nil.
@@ -77,7 +87,8 @@ type notSentError struct{ err error }
 func (e *notSentError) Error() string { return e.err.Error() }
 func (e *notSentError) Unwrap() error { return e.err }
 
-// A ServerError is an error reply: the server received the command and said no.
+// A ServerError is an error reply: the server received the command and said no. Only a proxy
+// may have said so without it, see [OutcomeOf].
 type ServerError struct {
 	// Code is the first word of the reply: "ERR", "NOSCRIPT", "READONLY", … Where a script has
 	// met an error, that error's; see [NewServerError].

@@ -29,6 +29,15 @@ func TestOutcomeOf(t *testing.T) {
 		{driver.NotSent(io.EOF), driver.OutcomeNotSent},
 		{fmt.Errorf("doing: %w", driver.NotSent(io.EOF)), driver.OutcomeNotSent},
 		{driver.NotSent(reply), driver.OutcomeNotSent}, // such as WRONGPASS while connecting
+		{driver.NewServerError("ERR unknown command 'X'"), driver.OutcomeReplied},
+	}
+	for _, silent := range []string{ // as proxies say of their server
+		"ERR Connection timed out", "ERR Connection refused", "ERR Connection reset by peer", "ERR unknown",
+		"no upstream host", "upstream failure", "upstream protocol error",
+		"ERR no server avaliable", "ERR no server connection avaliable", "ERR server connection close", "ERR deliver request fail",
+		"ERR handle response, backend conn reset",
+	} {
+		assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(fmt.Errorf("doing: %w", driver.NewServerError(silent))), silent)
 	}
 	for _, test := range tests {
 		assert.Equal(t, test.want, driver.OutcomeOf(test.err), "%v", test.err)
