@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -185,7 +186,11 @@ const clockTolerance = time.Second
 
 func (f facts) clock() finding {
 	if f.timeErr != nil {
-		return finding{"clock", problem, f.timeErr.Error(), "Scripts of fenced, reentrant and read-write locks, and the queue, need TIME."}
+		const means = "Scripts of fenced, reentrant and read-write locks, and the queue, need TIME."
+		if reply, ok := errors.AsType[*driver.ServerError](f.timeErr); ok && reply.Code == "NOPERM" {
+			return finding{"clock", problem, f.timeErr.Error(), means}
+		}
+		return finding{"clock", unseen, f.timeErr.Error(), means + " They have it behind a proxy that knows no TIME; the locks that are taken below show that."}
 	}
 	found := fmt.Sprintf("%s, within %s", offset(f.offset, "this machine"), roughly(f.trip/2))
 	if f.offset.Abs()-f.trip/2 <= clockTolerance {

@@ -316,6 +316,17 @@ func TestDoctorTellsSilenceFromARefusal(t *testing.T) {
 	}
 }
 
+// A proxy may not know TIME, which scripts have all the same. What an ACL forbids they have not.
+func TestDoctorBlamesNoClockThatAProxyHides(t *testing.T) {
+	for want, err := range map[level]error{
+		unseen:  io.EOF,
+		problem: driver.NewServerError("NOPERM this user has no permissions to run the 'time' command"),
+	} {
+		assert.Equal(t, want, facts{timeErr: err}.clock().Level)
+	}
+	assert.Equal(t, unseen, facts{timeErr: driver.NewServerError("ERR unsupported command 'time'")}.clock().Level)
+}
+
 // Nor is a Sentinel, whose address was given as that of a server, one with a bad ACL.
 func TestDoctorKnowsASentinel(t *testing.T) {
 	t.Parallel()
