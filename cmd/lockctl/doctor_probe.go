@@ -131,6 +131,8 @@ func (p *probe) assess(kind string, down bool) finding {
 		f.Level, f.Means = unseen, "The name given by --probe is in use: choose another one."
 	case errors.Is(p.err, locker.ErrLocked):
 		f.Means = "Who waits for this kind of lock does not get it within --timeout."
+	case errors.Is(p.err, errTwice):
+		f.Means = "Two clients had the lock at the same time. Does the address lead to several servers, as by a proxy or a name that spreads connections? Each of them gives its own locks."
 	case errors.Is(p.err, locker.ErrPermission):
 		f.Means = "This kind of lock cannot be used here under this name. What a user needs is in docs/servers.md; --prefix and --probe choose a name that an ACL allows."
 	case moved(p.err):

@@ -394,6 +394,23 @@ func TestDoctorFindsThatNobodyIsWokenUp(t *testing.T) {
 	assert.Equal(t, fine, (&probe{taken: true, took: lateWakeUp / 2}).assess("mutex", false).Level)
 }
 
+// An address that leads to several servers, as by a proxy that spreads connections, is found by a
+// lock that two clients have.
+func TestDoctorFindsAnAddressOfSeveralServers(t *testing.T) {
+	var clients []*locker.Client
+	for range 2 {
+		c, err := locker.Open("goredis", "redis://"+servertest.Single(t).Addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		clients = append(clients, c)
+	}
+	p := probe{holder: clients[0], mutex: clients[0].Mutex("k"), next: clients[1].Mutex("k")}
+	p.try(t.Context(), 10*time.Second)
+	twice := p.assess("mutex", false)
+	assert.Equal(t, problem, twice.Level)
+	assert.Contains(t, twice.Means, "Does the address lead to several servers")
+}
+
 // Nor are messages to blame where a node of a quorum hangs, for which who waits may have to wait.
 func TestDoctorBlamesNoMessagesForANodeThatHangs(t *testing.T) {
 	late := (&probe{taken: true, took: lateWakeUp}).assess("mutex", true)

@@ -8,6 +8,9 @@ import (
 	"github.com/golocker/golocker/locker"
 )
 
+// errTwice is of a lock that two clients had at the same time.
+var errTwice = errors.New("the lock was given to another before it was given up")
+
 // A successor waits for a lock that somebody else holds.
 type successor struct {
 	name  string
@@ -61,7 +64,7 @@ func (s *successor) awaitPlace(ctx context.Context, holder *locker.Client) error
 		case <-time.After(200 * time.Microsecond):
 		case <-s.done:
 			if s.err == nil {
-				return errors.New("the lock was given to another before it was given up")
+				return errTwice
 			}
 			return s.err
 		case <-ctx.Done():
