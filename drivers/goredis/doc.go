@@ -124,8 +124,8 @@
 //
 // It looks whether the server, or a proxy, has closed an idle connection before it uses it, but
 // of a wrapped client not where the connection has TLS, and on no connection at all under Windows: then
-// the first call on each fails, with an unknown outcome, and a lock asks again: the first time at once, then
-// after half a second, and a renewal after a twentieth of the TTL or so.
+// the first call on each fails, with an unknown outcome, and a lock asks again: the first time at once, then,
+// as a renewal does, after a fortieth to a twentieth of the TTL (a second at most).
 // Let the ConnMaxIdleTime of such a client be shorter than what a proxy cuts after.
 //
 // A double is in its shortest form (3.14) where a wrapped client speaks RESP3, and what the
