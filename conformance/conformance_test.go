@@ -341,6 +341,12 @@ func TestFailuresAreToldOnce(t *testing.T) {
 	assert.ErrorContains(t, report.Err(), "(20 times)")
 }
 
+// A message on another channel is a fault to tell, and not one to wait for until the run's last resort ends the case.
+func TestMessageOnAnotherChannelIsToldSo(t *testing.T) {
+	err := conformance.Run(t, harness("sub-gives-no-channel"), conformance.Only("Subscribe/Gap/AllChannels")).Err()
+	require.ErrorContains(t, err, `Receive gave (channel "", payload "to a`)
+}
+
 func TestCaseNamesAreUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range conformance.Cases() {

@@ -244,6 +244,7 @@ var mutants = []mutant{
 	{"sub-drops-username", `Subscribe/Username`},
 	{"sub-gap-at-loss", `Subscribe/Gap/Restored`},
 	{"sub-gap-too-early", `Subscribe/Gap/Restored`},
+	{"sub-gives-no-channel", `Subscribe/Message Subscribe/Gap`},
 	{"sub-handshake-no-timeout", `Subscribe/HungHandshake`},
 	{"sub-forgets-channels", `
 		Subscribe/Gap Subscribe/Gap/AllChannels Subscribe/Gap/Unread Subscribe/Gap/DuringAdd Subscribe/BlackHole

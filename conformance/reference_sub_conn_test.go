@@ -183,6 +183,8 @@ func (s *refSub) handle(v any) (refused bool) {
 		switch s.conn.bug {
 		case "sub-trims-payload":
 			m.Payload = strings.TrimSpace(strings.ReplaceAll(m.Payload, "\x00", ""))
+		case "sub-gives-no-channel":
+			m.Channel = ""
 		case "sub-drops-when-unread":
 			if s.unread() >= 10 {
 				return false

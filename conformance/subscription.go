@@ -138,16 +138,20 @@ func (k *kit) delivers(sub driver.Subscription, names ...string) {
 	for _, name := range names {
 		ch, payload := k.channel(name), fmt.Sprint("to ", name, time.Now().UnixNano())
 		end := time.Now().Add(k.time.settle)
-		for arrived := false; !arrived; {
+		for {
 			k.publish(ch, payload)
 			m, err := k.next(sub, k.time.short)
+			if err == nil && m.Channel == ch && m.Payload == payload {
+				break
+			}
 			switch {
 			case time.Now().After(end):
-				k.Fatalf("%v after the network is back channel %q gets no messages, at last %v", k.time.settle, name, err)
+				k.Fatalf("%v after the network is back channel %q gets no messages: at last Receive gave (channel %s, payload %s, %v)",
+					k.time.settle, name, shorten(m.Channel), shorten(m.Payload), err)
 			case errors.Is(err, driver.ErrClosed):
 				k.Fatalf("Receive gave %v; want the message to %q", err, name)
 			}
-			arrived = err == nil && m.Channel == ch && m.Payload == payload
+			time.Sleep(k.time.pause) // what comes at once, but is not it, would stop a bubble's clock
 		}
 	}
 }
