@@ -8,6 +8,13 @@
 //
 // The import alone registers the name "redigo".
 //
+// It takes redigo 1.9.3 or later. A go.mod with redigo v2.0.0+incompatible has an older one, of 2019, that was
+// withdrawn: this package does not compile with it ("undefined: redis.DoContext" and the like). Then
+//
+//	go get github.com/gomodule/redigo@v1
+//
+// brings the latest.
+//
 // # What is supported
 //
 //	                      Open                           Wrap
