@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -339,6 +341,23 @@ func TestFailuresAreToldOnce(t *testing.T) {
 	report := conformance.Run(t, harness("unknown-code-is-ERR"), conformance.Only("Do/Error/ThenWorks"))
 	assert.Len(t, report.Results[0].Failures, 1)
 	assert.ErrorContains(t, report.Err(), "(20 times)")
+}
+
+// What has been found until go test's time is over is told, by a process that has little of it.
+func TestTimeThatIsOver(t *testing.T) {
+	const child = "CONFORMANCE_TIME_IS_OVER"
+	if os.Getenv(child) != "" {
+		h := harness("ignores-cancel")
+		h.TCPOnly = true
+		conformance.Test(t, h, conformance.Only("Do/Ctx/CancelInFlight", "Do/Args/NotKept", "Do/Correlation"))
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestTimeThatIsOver$", "-test.timeout=5s")
+	cmd.Env = append(os.Environ(), child+"=1")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "such as -timeout 30m")
+	assert.NotContains(t, string(out), "test timed out")
 }
 
 // A message on another channel is a fault to tell, and not one to wait for until the run's last resort ends the case.

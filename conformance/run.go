@@ -209,9 +209,17 @@ func (s *suite) hardLimit() time.Duration {
 // gets no processor has fewer.
 const standstill, look = 10 * time.Second, 100 * time.Millisecond
 
+// farewell is how long before the end of go test's time a case is given up. Of a run that go test
+// ends itself it shows nothing but goroutines.
+const farewell = 3 * time.Second
+
 // watch waits for the end of a case, and gives it up when it takes too long.
-func (s *suite) watch(k *kit, done <-chan struct{}) {
+func (s *suite) watch(t *testing.T, k *kit, done <-chan struct{}) {
 	limit := time.After(s.hardLimit())
+	var end <-chan time.Time
+	if at, ok := t.Deadline(); ok {
+		end = time.After(time.Until(at) - farewell)
+	}
 	looks := time.NewTicker(look)
 	defer looks.Stop()
 	last, still := k.moved.Load(), time.Duration(0)
@@ -221,6 +229,11 @@ func (s *suite) watch(k *kit, done <-chan struct{}) {
 			return
 		case <-limit:
 			k.Errorf("still running after %v of real time: a call is blocked or something spins\n%s", s.hardLimit(), k.stacks())
+			return
+		case <-end:
+			why := s.bar(&s.over, "go test's time is over in the case %s, and no other is run: give it more, such as -timeout 30m. "+
+				"The more a driver fails the longer the suite takes, most of all in real time", k.testCase.name)
+			k.Errorf("%s\n%s", why, k.stacks())
 			return
 		case <-looks.C:
 		}
@@ -291,7 +304,7 @@ func (s *suite) guard(t *testing.T, k *kit) {
 			close(over)
 		})
 	}()
-	s.watch(k, done)
+	s.watch(t, k, done)
 }
 
 // linger is the bubble time that a client has to let its last timers run off.
