@@ -72,6 +72,20 @@ func (r *rig) pool() *redis.Pool {
 	return pool
 }
 
+// poolOf is a pool of connections of the application's own make, each around one of redigo's.
+func (r *rig) poolOf(around func(redis.ConnWithContext) redis.Conn) *redis.Pool {
+	pool := r.pool()
+	dial := pool.DialContext
+	pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
+		rc, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return around(rc.(redis.ConnWithContext)), nil
+	}
+	return pool
+}
+
 func (r *rig) wrap(pool *redis.Pool) driver.Conn { return connect(r.t, redigo.Wrap(pool)) }
 
 func open(t *testing.T, cfg driver.Config) driver.Conn {

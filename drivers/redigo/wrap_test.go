@@ -199,13 +199,7 @@ type plainConn struct{ redis.Conn }
 
 func TestConnectionsThatCannotBeSevered(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		pool := r.pool()
-		dial := pool.DialContext
-		pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
-			rc, err := dial(ctx)
-			return plainConn{rc}, err
-		}
-		c := r.wrap(pool)
+		c := r.wrap(r.poolOf(func(rc redis.ConnWithContext) redis.Conn { return plainConn{rc} }))
 		_, err := c.Do(t.Context(), command("SET", "k", "v"))
 		require.ErrorIs(t, err, driver.ErrUnsupported)
 		require.ErrorContains(t, err, "redis.ConnWithContext")
@@ -274,16 +268,7 @@ func (c hastyConn) Do(name string, args ...any) (any, error) {
 // The reply that comes late must be nobody else's, and it was not the caller who gave up.
 func TestConnectionsThatGiveUp(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		pool := r.pool()
-		dial := pool.DialContext
-		pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
-			rc, err := dial(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return hastyConn{rc.(redis.ConnWithContext)}, nil
-		}
-		c := r.wrap(pool)
+		c := r.wrap(r.poolOf(func(rc redis.ConnWithContext) redis.Conn { return hastyConn{rc} }))
 		held := r.On(wire.Match{Name: "INCR"}, wire.HoldReply)
 		_, err := c.Do(t.Context(), command("INCR", "n"))
 		require.ErrorContains(t, err, context.DeadlineExceeded.Error())
@@ -303,16 +288,7 @@ func (c naiveConn) ReceiveContext(context.Context) (any, error) { return c.Recei
 // Calls that are answered are none the worse for that.
 func TestConnectionsThatLookAtNoContext(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		pool := r.pool()
-		dial := pool.DialContext
-		pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
-			rc, err := dial(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return naiveConn{rc.(redis.ConnWithContext)}, nil
-		}
-		c := r.wrap(pool)
+		c := r.wrap(r.poolOf(func(rc redis.ConnWithContext) redis.Conn { return naiveConn{rc} }))
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			_, err := c.Do(ctx, command("SET", "k", "v"))
@@ -351,15 +327,7 @@ func prefixed(name string, args []any) []any {
 // together with that of SET, the lock would be granted twice.
 func TestConnectionsThatChangeKeys(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		pool := r.pool()
-		dial := pool.DialContext
-		pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
-			rc, err := dial(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return prefixingConn{rc.(redis.ConnWithContext)}, nil
-		}
+		pool := r.poolOf(func(rc redis.ConnWithContext) redis.Conn { return prefixingConn{rc} })
 		var locks [2]*locker.Client
 		for i := range locks {
 			c, err := locker.New(redigo.Wrap(pool))
