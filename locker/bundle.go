@@ -126,7 +126,10 @@ func (l *link) runBatch(ctx context.Context, calls []call) []driver.Result {
 		single[i] = calls[place]
 	}
 	for i, r := range l.runCommands(ctx, single, commands(single)) {
-		if told := results[alone[i]]; told.Value != nil && held(r) {
+		switch gone := results[alone[i]].Value != nil; {
+		case gone && r.Err != nil:
+			continue // a lease that might not be held is not held
+		case gone && held(r):
 			l.apart.Store(true)
 		}
 		results[alone[i]] = r

@@ -382,3 +382,22 @@ func TestBundleBehindAProxyThatSpreads(t *testing.T) {
 		}
 	})
 }
+
+// That a lease is gone stays so where it is asked for again, and there is no answer.
+func TestBundleSaysThatALeaseIsGoneWhereAskingAgainFails(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		leases := holdMany(t, c, 3)
+		f.do(t, "DEL", "lock1")
+		logRenewals(f, func(cmd driver.Command) error {
+			if renewals(cmd) == 1 {
+				return errLostReply
+			}
+			return nil
+		})
+		got := answers(c.deployment.runBatch(t.Context(), renewCalls(leases, time.Minute)))
+		require.NoError(t, got[0])
+		assert.ErrorIs(t, got[1], ErrAbsent)
+		require.NoError(t, got[2])
+	})
+}
