@@ -39,13 +39,13 @@ var readWriteChaosCases = []testCase{
 // chaos makes several clients use a plain and a fenced lock, each by all the
 // mutexes that are given for it, while the network of each fails in all ways.
 func (k *lockKit) chaos(mutexes func(c *locker.Client, name string, fenced ...locker.Option) []*locker.Mutex) {
+	quorum := k.o.quorum > 0
 	duration := 12 * time.Second
-	if k.realTime() {
+	if k.realTime() || quorum { // in a bubble it is the many servers that take long
 		duration = 4 * time.Second
 	}
 	ctx, cancel := k.within(duration)
 	defer cancel()
-	quorum := k.o.quorum > 0
 	ledgers := map[*ledger][]locker.Option{
 		{name: k.key("plain"), quorum: quorum}:  nil,
 		{name: k.key("fenced"), quorum: quorum}: {locker.Fenced()},

@@ -102,7 +102,7 @@ var lockCloseCases = []testCase{
 // key has a TTL. Replies are slow, so that somebody looks between them.
 func (k *lockKit) everyKeyHasTTL(more ...locker.Option) {
 	for _, mode := range []string{"plain", "fenced"} {
-		k.wire.On(wire.Match{Arg: k.prefix + mode, Times: -1}, wire.Delay(3*time.Millisecond))
+		k.wire.On(wire.Match{Arg: k.prefix + mode, Times: -1}, wire.Delay(3*sampled))
 	}
 	ctx, cancel := context.WithCancel(k.ctx)
 	var all sync.WaitGroup
@@ -142,8 +142,11 @@ func (k *lockKit) everyKeyHasTTL(more ...locker.Option) {
 	all.Wait()
 }
 
-// sample looks, at every millisecond until ctx ends, for keys of this case that
-// would stay for ever.
+// sampled is how often sample looks: more often than requests are executed that it delays.
+const sampled = 4 * time.Millisecond
+
+// sample looks, every so often until ctx ends, for keys of this case that would stay for
+// ever.
 func (k *lockKit) sample(ctx context.Context) {
 	const immortal = `local found = {}
 		for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
@@ -162,6 +165,6 @@ func (k *lockKit) sample(ctx context.Context) {
 			k.Errorf("looking for keys without TTL: %v", errors.New(show(found)))
 			return
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(sampled)
 	}
 }
