@@ -305,7 +305,7 @@ func TestDowngradeWhoseReleaseComesLate(t *testing.T) {
 		reading, err := writing.Downgrade(t.Context())
 		require.NoError(t, err)
 		assert.True(t, reading.Valid())
-		assert.ErrorIs(t, writing.Unlock(t.Context()), ErrTaken, "the release has found it run out")
+		assert.NoError(t, writing.Unlock(t.Context()), "it was given up in time, and has run out since")
 	})
 }
 

@@ -35,6 +35,7 @@ type tenure struct {
 	released  bool        // or detached; outcome is known
 	unsure    bool        // a release was sent and not answered
 	releasing bool        // a release is in progress
+	inTime    bool        // the lease was in force when that began
 	tidied    atomic.Bool // an errand makes its last request
 	held      *Lease      // the first of the handles that hold it; nil once it is over
 	term      term

@@ -1,7 +1,9 @@
 package locker
 
 import (
+	"cmp"
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -359,6 +361,47 @@ func TestPanicOfARelease(t *testing.T) {
 		assert.NoError(t, held.Unlock(t.Context()), "again")
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
+}
+
+// A failover takes a while, in which the lease that was given up in time would have run out. It was
+// not lost by that.
+func TestUnlockInTimeWhoseReplyIsLostIsNoLossHoweverLateTheNextAnswerIs(t *testing.T) {
+	for name, mode := range map[string][]Option{"mutex": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}, "writer": {ForWriting()}} {
+		for how, giveUp := range map[string]func(*Client, *Lease) error{
+			"Unlock": func(_ *Client, l *Lease) error { return l.Unlock(context.Background()) },
+			"Close":  func(c *Client, l *Lease) error { return cmp.Or(c.Close(), l.Unlock(context.Background())) },
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					c := f.client(t)
+					lease, err := c.Mutex("k", append(mode, TTL(2*time.Second))...).Lock(t.Context())
+					require.NoError(t, err)
+					waiting := background(t, f.client(t).Mutex("k", mode...))
+					healed := time.Now().Add(2500 * time.Millisecond)
+					f.set(func() {
+						var away atomic.Bool
+						f.after = func(context.Context, driver.Command) error {
+							if away.CompareAndSwap(false, true) {
+								return errLostReply
+							}
+							return nil
+						}
+						f.before = func(context.Context, driver.Command) error {
+							if away.Load() && time.Now().Before(healed) {
+								return errLostReply
+							}
+							return nil
+						}
+					})
+					require.NoError(t, giveUp(c, lease))
+					assert.False(t, time.Now().Before(healed))
+					next := granted(waiting)
+					require.NotNil(t, next)
+					require.NoError(t, next.Unlock(t.Context()))
+				})
+			})
+		}
+	}
 }
 
 // Once the lease may have run out, nobody knows whether it was released or lost.

@@ -97,7 +97,8 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 	ended := ctx.Done() // asked for before anything is begun, since it may panic
 	for {
 		t.mu.Lock()
-		t.checkAt(now())
+		asked := now()
+		t.checkAt(asked)
 		t.letGo(l)
 		switch {
 		case t.held != nil, t.outcome == ErrReleased && !l.detached:
@@ -117,7 +118,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 				}
 				return false, false, t.outcome
 			}
-			t.releasing = true
+			t.beginRelease(asked)
 			renewal := t.awaitable()
 			t.mu.Unlock()
 			t.client.dog.remove(&t.job)
@@ -148,6 +149,9 @@ func (t *tenure) letGo(l *Lease) {
 		return nil
 	})
 }
+
+// beginRelease needs t.mu.
+func (t *tenure) beginRelease(at moment) { t.releasing, t.inTime = true, t.term.leftAt(at) > 0 }
 
 // endRelease notes the outcome of a release.
 func (t *tenure) endRelease(outcome error, known bool) {
@@ -235,15 +239,22 @@ func (t *tenure) errand(c call, until time.Time, frees bool) {
 
 // releaseOutcome tells what the answer to a release means. unsure tells that an
 // earlier one was sent and not answered. A lock that is absent then was released by
-// that; so was one that others hold, if our lease cannot have run out before.
+// that; so was one that others hold, if our lease cannot have run out before it was given up. (It may
+// have since, where the answer comes late and no earlier request arrived. That is no loss.)
 func (t *tenure) releaseOutcome(err error, unsure bool) (outcome error, known bool) {
 	switch {
-	case err == nil, unsure && errors.Is(err, ErrAbsent), unsure && errors.Is(err, ErrTaken) && t.inForce():
+	case err == nil, unsure && errors.Is(err, ErrAbsent), unsure && errors.Is(err, ErrTaken) && t.givenUpInTime():
 		return nil, true
 	case errors.Is(err, ErrNotHeld):
 		return err, true
 	}
 	return nil, false
+}
+
+func (t *tenure) givenUpInTime() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.inTime
 }
 
 // inForce tells whether the lease would still be held had it not been given up.
@@ -286,6 +297,6 @@ func (t *tenure) startClose() (c call, lapse time.Time, ok bool) {
 	if t.released || t.releasing {
 		return call{}, time.Time{}, false
 	}
-	t.releasing = true
+	t.beginRelease(now())
 	return t.releaseCall(), t.lapse.time(), true
 }
