@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -319,6 +320,42 @@ func TestQuorumUnlockOfALapsedLeaseAsksTheRest(t *testing.T) {
 		assert.True(t, next.Valid())
 		require.NoError(t, next.Unlock(t.Context()))
 	})
+}
+
+// What most nodes have said of a lease stays so, though the first request of its release is not answered.
+func TestQuorumUnlockOfALeaseThatIsLostSaysSoAfterALostReply(t *testing.T) {
+	for _, lost := range []error{ErrTaken, ErrAbsent} {
+		t.Run(lost.Error(), func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c, other := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+				meet(t, c)
+				meet(t, other)
+				lease := must(t, c.Mutex("k"))
+				everywhere()
+				for _, n := range nodes {
+					n.Del("k")
+				}
+				if lost == ErrTaken {
+					must(t, other.Mutex("k"))
+					everywhere()
+				}
+				require.ErrorIs(t, lease.Extend(t.Context(), time.Minute), lost)
+				for _, n := range nodes {
+					var once atomic.Bool
+					n.set(func() {
+						n.after = func(_ context.Context, cmd driver.Command) error {
+							if cmd.Args[1] == mutexFamily.release.sha && once.CompareAndSwap(false, true) {
+								return errLostReply
+							}
+							return nil
+						}
+					})
+				}
+				assert.ErrorIs(t, lease.Unlock(t.Context()), lost)
+			})
+		})
+	}
 }
 
 // A node of the first majority is asked too little, since its counter is ahead. The lease stands

@@ -240,21 +240,21 @@ func (t *tenure) errand(c call, until time.Time, frees bool) {
 // releaseOutcome tells what the answer to a release means. unsure tells that an
 // earlier one was sent and not answered. A lock that is absent then was released by
 // that; so was one that others hold, if our lease cannot have run out before it was given up. (It may
-// have since, where the answer comes late and no earlier request arrived. That is no loss.)
+// have since, where the answer comes late and no earlier request arrived. That is no loss.) Neither
+// is so of a lease that most nodes of a quorum have said to be lost.
 func (t *tenure) releaseOutcome(err error, unsure bool) (outcome error, known bool) {
 	switch {
-	case err == nil, unsure && errors.Is(err, ErrAbsent), unsure && errors.Is(err, ErrTaken) && t.givenUpInTime():
+	case err == nil:
 		return nil, true
 	case errors.Is(err, ErrNotHeld):
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if unsure && t.outcome == nil && (errors.Is(err, ErrAbsent) || t.inTime) {
+			err = nil
+		}
 		return err, true
 	}
 	return nil, false
-}
-
-func (t *tenure) givenUpInTime() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.inTime
 }
 
 // inForce tells whether the lease would still be held had it not been given up.
