@@ -256,3 +256,18 @@ func TestDetachedLeaseWhoseReplyWasLostIsNotedOnce(t *testing.T) {
 		assert.Empty(t, f.commands())
 	})
 }
+
+// An errand that is over makes room for another.
+func TestErrandsThatAreOverAreNotCounted(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		must(t, f.client(t).Mutex("k"))
+		for range 3 {
+			require.ErrorIs(t, <-lockEnds(within(t, time.Second), c.Mutex("k")), ErrLocked)
+		}
+		synctest.Wait()
+		c.dog.mu.Lock()
+		defer c.dog.mu.Unlock()
+		assert.Zero(t, c.dog.underway)
+	})
+}

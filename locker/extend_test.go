@@ -199,3 +199,19 @@ func TestExtendThatFindsNothingAfterUnlockSaysReleased(t *testing.T) {
 		assert.False(t, f.Exists("k"))
 	})
 }
+
+// A renewal after Extend asks for less than the server keeps the lock for: the release goes on for as long as that.
+func TestReleaseGoesOnForAsLongAsAnExtendHasLengthened(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k"))
+		require.NoError(t, lease.Extend(t.Context(), 10*time.Minute))
+		time.Sleep(DefaultTTL / 2) // in which it has been renewed
+		f.set(func() { f.before = func(context.Context, driver.Command) error { return errLostReply } })
+		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
+		time.Sleep(5 * time.Minute)
+		require.True(t, f.Exists("k"))
+		f.heal()
+		time.Sleep(2 * errandPause)
+		assert.False(t, f.Exists("k"))
+	})
+}

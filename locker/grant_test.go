@@ -46,6 +46,63 @@ func TestWhatIsNotRenewedIsGrantedForAllOfItsTTL(t *testing.T) {
 	})
 }
 
+// A grant is for no longer than the waiter's place would have been kept, and so is the lease.
+func TestGrantIsForNoLongerThanThePlace(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held := must(t, f.client(t).Mutex("k"))
+		got := background(t, f.client(t).Mutex("k", TTL(10*time.Minute)))
+		time.Sleep(time.Second / 2)
+		require.NoError(t, held.Unlock(t.Context()))
+		lease := granted(got)
+		require.NotNil(t, lease)
+		lasts := f.pttl(t, "k")
+		require.Less(t, lasts, time.Minute)
+		left := time.Until(lease.Deadline())
+		assert.LessOrEqual(t, left, lasts-margin(lasts))
+		assert.Greater(t, left, lasts/2)
+		lost := lease.Context()
+		f.set(func() { f.before = func(context.Context, driver.Command) error { return errLostReply } })
+		<-lost.Done()
+		assert.True(t, f.Exists("k"))
+	})
+}
+
+// A request of the waiter that was not answered leaves it the place that it had, and it is told of the grant to that.
+func TestGrantAfterARequestThatWasNotAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held := must(t, f.client(t).Mutex("k"))
+		c := f.client(t)
+		got := background(t, c.Mutex("k"))
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if mutexFamily.acquire.runs(cmd) {
+					return errLostReply
+				}
+				return nil
+			}
+		})
+		c.hub.wakeAll()
+		time.Sleep(100 * time.Millisecond)
+		require.NoError(t, held.Unlock(t.Context())) // while it repeats that
+		time.Sleep(time.Second)
+		assert.NotNil(t, granted(got))
+	})
+}
+
+// A lease that would be over soon is not reported: the waiter asks, which arms the whole TTL.
+func TestGrantOfWhichLittleIsLeftIsNoLeaseYet(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		a, err := f.client(t).Mutex("k").begin(t.Context(), Owner{})
+		require.NoError(t, err)
+		defer a.end()
+		a.stand = standing{seq: "1", sent: now(), life: DefaultTTL}
+		time.Sleep(DefaultTTL*2/3 - margin(DefaultTTL) + time.Millisecond)
+		lease, err := a.accept(wakeUp{seq: "1"})
+		assert.NoError(t, err)
+		assert.Nil(t, lease)
+	})
+}
+
 func TestGrantThatOutlastsTheLeaseIsReleasedAfterAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		held, err := f.client(t).Mutex("k").Lock(t.Context())

@@ -145,3 +145,26 @@ func TestExtensionThatIsRefusedAfterALostReply(t *testing.T) {
 		assert.NoError(t, l.Unlock(t.Context()))
 	})
 }
+
+// Nor is it certain that a release was refused of which an earlier request was not answered.
+func TestReleaseThatIsRefusedAfterALostReply(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k"))
+		n := 0
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error {
+				if n++; n > 1 {
+					return driver.NewServerError("NOPERM this user has no permissions to run the 'evalsha' command")
+				}
+				return nil
+			}
+			f.after = func(context.Context, driver.Command) error { return errLostReply }
+		})
+		err := lease.Unlock(t.Context())
+		assert.ErrorIs(t, err, ErrPermission)
+		assert.ErrorIs(t, err, ErrUnknown, "the server has released it")
+		assert.False(t, f.Exists("k"))
+		f.heal()
+		assert.NoError(t, lease.Unlock(t.Context()))
+	})
+}

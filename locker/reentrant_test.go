@@ -255,6 +255,45 @@ func TestDetachOfASharedHold(t *testing.T) {
 	})
 }
 
+// Whoever re-enters the lock meanwhile has a hold that stays, and not the one that is detached.
+func TestReentryWhileAHoldIsDetached(t *testing.T) {
+	for name, shared := range map[string]bool{"alone": false, "shared": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", Reentrant(), As(NamedOwner("job")))
+				lease := must(t, m)
+				held := []*Lease{}
+				if shared {
+					held = append(held, must(t, m))
+				}
+				stays := lease.tenure
+				var again *Lease
+				f.set(func() {
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if again == nil && holdFamily.renew.runs(cmd) && (cmd.Args[firstKey+cmd.NumKeys] == stays.id) != shared {
+							again = must(t, m)
+						}
+						return nil
+					}
+				})
+				id, err := lease.Detach(t.Context(), 10*time.Second)
+				require.NoError(t, err)
+				require.NotNil(t, again)
+				assert.Same(t, stays, again.tenure)
+				f.heal()
+				taken, err := f.client(t).Mutex("k", Reentrant()).Attach(t.Context(), id)
+				require.NoError(t, err)
+				require.NoError(t, taken.Unlock(t.Context()))
+				assert.True(t, f.Exists("k"))
+				for _, lease := range append(held, again) {
+					assert.NoError(t, lease.Unlock(t.Context()))
+				}
+				assert.False(t, f.Exists("k"))
+			})
+		})
+	}
+}
+
 // A request that arrives once more takes nothing, also when its lease has been
 // detached and taken up in between.
 func TestLateAcquireAfterAnAttachTakesNothing(t *testing.T) {

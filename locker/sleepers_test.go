@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // idleHub is one that subscribes to nothing.
@@ -112,7 +114,7 @@ func TestWaiterIsNotHeldUpByAGrantThatIsNotForItsPlace(t *testing.T) {
 				require.NoError(t, err)
 				defer a.end()
 				a.listen(t.Context())
-				a.stand.seq, a.reason = "3", &LockedError{Name: "k"}
+				a.stand, a.reason = standing{seq: "3", sent: now(), life: time.Hour}, &LockedError{Name: "k"}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
 				begun := time.Now()
@@ -123,4 +125,20 @@ func TestWaiterIsNotHeldUpByAGrantThatIsNotForItsPlace(t *testing.T) {
 			})
 		})
 	}
+}
+
+// After a gap every waiter looks: the message that was missed may have been its own.
+func TestGapWakesWhoWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		h := m.client.hub
+		slot := h.join(m, time.Now())
+		defer h.leave(slot)
+		synctest.Wait()
+		h.refresh(slot)
+		h.hear(driver.Message{}, driver.ErrGap)
+		synctest.Wait()
+		require.NotEmpty(t, slot.woken)
+		assert.True(t, (<-slot.woken).hint)
+	})
 }

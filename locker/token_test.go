@@ -34,6 +34,20 @@ func TestTakingAFencedHoldUpDrawsATokenWhoeverDoes(t *testing.T) {
 	}
 }
 
+// Its renewals keep that token for as long as those of a fenced lease do.
+func TestRenewalsOfAFencedHoldThatWasTakenUpKeepItsToken(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t, TTL(2*time.Hour))
+		id, err := must(t, c.Mutex("k", Fenced())).Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		taken, err := c.Mutex("k").Attach(t.Context(), id)
+		require.NoError(t, err)
+		time.Sleep(fenceRetention + time.Minute)
+		require.NoError(t, taken.Err())
+		assert.Greater(t, f.TTL(taken.mutex.keys.fence), fenceRetention/2)
+	})
+}
+
 // The last token is kept for as long as the longest lease asks for, though the owner has taken the lock in
 // another process since, for less.
 func TestAShorterReentryKeepsTheTokenForAsLong(t *testing.T) {

@@ -1,0 +1,231 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
+)
+
+// passAlong passes lease to one goroutine after the other that wants m, as often as it goes without the server
+// but no oftener than most, and returns how often that was and who has it then.
+func passAlong(t *testing.T, m *Mutex, lease *Lease, most int) (passes int, last *Lease) {
+	t.Helper()
+	for ; passes < most; passes++ {
+		next := background(t, m)
+		require.NoError(t, lease.Unlock(t.Context()))
+		heir := granted(next)
+		if heir == nil {
+			break
+		}
+		require.Same(t, lease.tenure, heir.tenure)
+		lease = heir
+	}
+	return passes, lease
+}
+
+// A turn is over after so many passes, too, however little time they take.
+func TestTurnOfShortHoldsIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		lease := granted(background(t, m))
+		theirs := background(t, f.client(t).Mutex("k"))
+		passes, _ := passAlong(t, m, lease, 2*turnPasses)
+		assert.Equal(t, turnPasses, passes)
+		other := granted(theirs)
+		require.NotNil(t, other)
+		require.NoError(t, other.Unlock(t.Context()))
+		synctest.Wait()
+	})
+}
+
+// A server that is asked whether others wait, and hangs, does not keep the lock in one client until the request
+// has had its time.
+func TestPassingEndsBesideAServerThatHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		const ttl = 10 * time.Second
+		m := f.client(t).Mutex("k", TTL(ttl))
+		lease := granted(background(t, m))
+		theirs := background(t, f.client(t).Mutex("k"))
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if turnScript.runs(cmd) {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}
+		})
+		passes, lease := passAlong(t, m, lease, 1)
+		require.Equal(t, 1, passes)
+		time.Sleep(ttl/10 - time.Millisecond)
+		passes, lease = passAlong(t, m, lease, 1)
+		require.Equal(t, 1, passes)
+		time.Sleep(time.Millisecond)
+		passes, _ = passAlong(t, m, lease, 1)
+		assert.Zero(t, passes)
+		other := granted(theirs)
+		require.NotNil(t, other)
+		require.NoError(t, other.Unlock(t.Context()))
+		synctest.Wait()
+	})
+}
+
+// Where others wait already, who is next of this client has its place behind them as soon as the turn is over,
+// and not when the answer would be out of date that nobody waits.
+func TestPlaceOfWhoIsNextBehindOthersIsTakenWhenTheTurnIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m, other := f.client(t).Mutex("k"), f.client(t).Mutex("k")
+		lease := granted(background(t, m))
+		theirs := background(t, other)
+		next := background(t, m)
+		assert.Equal(t, 1, f.waiters(t, m))
+		time.Sleep(turnTime)
+		synctest.Wait()
+		assert.Equal(t, 2, f.waiters(t, m))
+		later := background(t, f.client(t).Mutex("k"))
+		for _, got := range []<-chan *Lease{theirs, next, later} {
+			require.NoError(t, lease.Unlock(t.Context()))
+			lease = granted(got)
+			require.NotNil(t, lease)
+		}
+	})
+}
+
+// So it is where the lock was granted to who led the line, and somebody stands in it already.
+func TestPlaceOfWhoStandsBehindTheLeaderIsTakenWhenTheTurnIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m, first := f.client(t).Mutex("k"), must(t, f.client(t).Mutex("k"))
+		leads, next := background(t, m), background(t, m)
+		require.NoError(t, first.Unlock(t.Context()))
+		lease := granted(leads)
+		require.NotNil(t, lease)
+		assert.Zero(t, f.waiters(t, m))
+		time.Sleep(hearTime)
+		synctest.Wait()
+		assert.Equal(t, 1, f.waiters(t, m))
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NotNil(t, granted(next))
+	})
+}
+
+// Who holds the lock past its maximum hold, and never unlocks it, keeps nobody of its client from it who comes later.
+func TestLineOfAHolderWhoseMaxHoldIsReachedIsLedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lease := granted(background(t, c.Mutex("k", MaxHold(time.Second))))
+		time.Sleep(time.Second)
+		next := background(t, c.Mutex("k"))
+		time.Sleep(time.Until(lease.tenure.lapse.time()))
+		time.Sleep(time.Second)
+		assert.NotNil(t, granted(next))
+	})
+}
+
+// The place that a leader has left to the next one is used up by that: who leads after it, while it holds the lock,
+// would be told that the lock is its own.
+func TestPlaceThatWasLeftToALeaderWhoHasTheLockIsNotUsedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m, first := f.client(t).Mutex("k"), must(t, f.client(t).Mutex("k"))
+		leaves := lockEnds(within(t, time.Second), m)
+		synctest.Wait()
+		leads, next := background(t, m), background(t, m)
+		require.ErrorIs(t, <-leaves, ErrLocked)
+		synctest.Wait()
+		require.NoError(t, first.Unlock(t.Context()))
+		lease := granted(leads)
+		require.NotNil(t, lease)
+		time.Sleep(time.Minute) // the next one leads, and asks
+		require.True(t, lease.Valid())
+		require.Nil(t, granted(next))
+		require.NoError(t, lease.Unlock(t.Context()))
+		assert.NotNil(t, granted(next))
+	})
+}
+
+// Nor is that of a leader who was refused.
+func TestPlaceThatWasLeftToALeaderWhoIsRefusedIsNotUsedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		lease := granted(background(t, m))
+		leaves := lockEnds(within(t, time.Second), m)
+		synctest.Wait()
+		refused := lockEnds(t.Context(), m)
+		require.ErrorIs(t, <-leaves, ErrLocked)
+		synctest.Wait()
+		f.set(func() {
+			f.before = refusesScript(mutexFamily.acquire, driver.NewServerError("NOPERM this user has no permissions to run the 'evalsha' command"))
+		})
+		require.ErrorIs(t, <-refused, ErrPermission)
+		f.heal()
+		next := background(t, m)
+		time.Sleep(time.Minute)
+		require.Nil(t, granted(next))
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NotNil(t, granted(next))
+		assert.Zero(t, m.client.calls)
+	})
+}
+
+// Whoever has the lock by the place that another has left has it by its own options.
+func TestLeaseByThePlaceOfAnotherHasItsOwnMaxHold(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c, first := f.client(t), must(t, f.client(t).Mutex("k"))
+		leaves := lockEnds(within(t, time.Second), c.Mutex("k"))
+		synctest.Wait()
+		next := background(t, c.Mutex("k", MaxHold(time.Second)))
+		require.ErrorIs(t, <-leaves, ErrLocked)
+		synctest.Wait()
+		require.NoError(t, first.Unlock(t.Context()))
+		lease := granted(next)
+		require.NotNil(t, lease)
+		time.Sleep(time.Second)
+		assert.ErrorIs(t, lease.Err(), ErrMaxHold)
+	})
+}
+
+// The context of who was passed the lock ends when its own maximum hold is reached, though nothing is to be done
+// about the tenure for long.
+func TestContextOfAPassedLeaseEndsAtItsOwnMaxHold(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lease := granted(background(t, c.Mutex("k")))
+		next := background(t, c.Mutex("k", MaxHold(time.Second)))
+		require.NoError(t, lease.Unlock(t.Context()))
+		heir := granted(next)
+		require.NotNil(t, heir)
+		require.Same(t, lease.tenure, heir.tenure)
+		held := heir.Context()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.ErrorIs(t, context.Cause(held), ErrMaxHold)
+	})
+}
+
+// Whoever is passed a lease for which there is no token yet, and of which the server says then that it is lost,
+// goes on waiting as one does whose lease was known to be lost.
+func TestPassedLeaseThatTheServerHasLostBeforeItsTokenIsThere(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Fenced())
+		first := granted(background(t, m))
+		f.set(func() { f.before = refusesScript(turnScript, driver.NotSent(errors.New("no route"))) })
+		next := background(t, m)
+		require.NoError(t, first.Unlock(t.Context()))
+		require.Nil(t, granted(next))
+		_, err := f.client(t).ForceRelease(t.Context(), "k")
+		require.NoError(t, err)
+		other := must(t, f.client(t).Mutex("k", Fenced()))
+		f.heal()
+		time.Sleep(time.Second) // it asks again, before a renewal is due
+		require.NoError(t, other.Unlock(t.Context()))
+		heir := granted(next)
+		require.NotNil(t, heir)
+		assert.NotSame(t, first.tenure, heir.tenure)
+		assert.Greater(t, heir.Token(), other.Token())
+	})
+}
