@@ -176,7 +176,7 @@ func (t *tenure) ask(now time.Time) <-chan struct{} {
 		return nil
 	}
 	turn.asking, turn.asked = make(chan struct{}), now
-	go t.inquire(turnCall(t.mutex, t.id, max(turn.used, t.token)))
+	go t.inquire(turnCall(t.mutex, t.id, turn.used))
 	return turn.asking
 }
 
@@ -199,7 +199,8 @@ func (t *tenure) inquire(c call) {
 	if t.turn.failed = err; err == nil {
 		heard := time.Now()
 		t.heardAt, t.turn.others, t.turn.heard = stampOf(heard), others, heard.Add(hearTime+heard.Sub(sent))
-		t.turn.reserved = max(t.turn.reserved, reserved)
+		// What an earlier answer has reserved beyond that is another's to draw: the server has lost it since.
+		t.turn.reserved = reserved
 	} else if errors.Is(err, ErrNotHeld) {
 		t.lose(err)
 		t.plan()

@@ -229,3 +229,23 @@ func TestPassedLeaseThatTheServerHasLostBeforeItsTokenIsThere(t *testing.T) {
 		assert.Greater(t, heir.Token(), other.Token())
 	})
 }
+
+// The tokens that may be given out are those of the latest answer: a server that has lost the last token, and whose
+// clock stands behind it, reserves fewer than it had, and grants others those after them.
+func TestTokensGrowWhereTheServerReservesFewerThanItHad(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Fenced())
+		require.NoError(t, f.Set(m.keys.fence, Token(time.Now().Add(time.Hour).UnixMicro()).String()))
+		lease := granted(background(t, m))
+		for range 10 { // each answer is of some more
+			_, lease = passAlong(t, m, lease, 1)
+			time.Sleep(askEvery)
+		}
+		f.Del(m.keys.fence)
+		passes, lease := passAlong(t, m, lease, 200)
+		require.Equal(t, 200, passes)
+		last := lease.Token()
+		require.NoError(t, lease.Unlock(t.Context()))
+		assert.Greater(t, must(t, f.client(t).Mutex("k", Fenced())).Token(), last)
+	})
+}
