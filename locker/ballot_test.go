@@ -164,6 +164,7 @@ func TestHeldVerdictWhereNodesHaveNoVote(t *testing.T) {
 				assert.True(t, b.closed() || not >= majority(n), name)
 			case "unknown":
 				assert.True(t, b.closed(), name)
+				assert.GreaterOrEqual(t, n-clear-not, majority(n-clear), "%s: too few of those that were given it may have it", name)
 			}
 		}
 	}
@@ -202,6 +203,20 @@ func TestFailureIsUnknownByDefault(t *testing.T) {
 			e, ok := errors.AsType[*QuorumError](err)
 			require.True(t, ok, name)
 			assert.Len(t, e.Votes, n)
+		}
+	}
+}
+
+// What a node says that cannot do what it is asked, as one that loads its data, is said of all only where none can have
+// done it.
+func TestFailureOfNodesThatCannotIsUnknownWhereOneMayHaveDoneIt(t *testing.T) {
+	unable := in("unable", nil, driver.NewServerError("LOADING Redis is loading the dataset in memory"))
+	for _, n := range []int{3, 5} {
+		for name, b := range ballots(n, []namedVote{unable, voteYes, voteUnknown, voteNotSent, voteMissing}) {
+			said := b.count(func(v vote) bool { return driver.OutcomeOf(v.Err) == driver.OutcomeReplied })
+			unsent := b.count(func(v vote) bool { return driver.OutcomeOf(v.Err) == driver.OutcomeNotSent })
+			certain := said > 0 && said+unsent == n
+			assert.Equal(t, certain, driver.OutcomeOf(b.failure()) == driver.OutcomeReplied, name)
 		}
 	}
 }

@@ -590,3 +590,15 @@ func TestQuorumLeaseIsNotBroughtBackToANodeThatMayHaveHadIt(t *testing.T) {
 		})
 	}
 }
+
+// Nor is one that has said so when it had been decided, and before anybody heeded it.
+func TestQuorumNodeThatMayHaveHadTheLeaseIsNotHeededLate(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		q := nodes.client(t, QuorumConfig{}).quorum
+		late := only(1) | only(2)
+		left := &rest{quorum: q, may: only(1)}
+		left.hears(&round{quorum: q, asked: q.all(), answered: q.all(), refused: late}, late, only(1))
+		require.NotNil(t, left.again)
+		assert.Equal(t, only(2), left.again.nodes)
+	})
+}

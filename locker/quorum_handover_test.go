@@ -170,3 +170,35 @@ func TestQuorumAttachWhereANodeWasGivenTheLockInQuarantine(t *testing.T) {
 		assert.Greater(t, taken.Token(), before)
 	})
 }
+
+// A node that has nothing of a detached lease, and says so once the others have given it, is not asked for it again:
+// there is nothing to take up.
+func TestQuorumNodeWithoutTheDetachedLeaseIsNotAskedAgain(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		a, b := nodes.client(t, QuorumConfig{}), nodes.client(t, QuorumConfig{})
+		mustPair(t, b.Mutex("warm"))
+		lease := must(t, a.Mutex("k"))
+		everywhere()
+		id, err := lease.Detach(t.Context(), DefaultTTL)
+		require.NoError(t, err)
+		nodes[2].Del("k")
+		nodes[2].set(func() {
+			nodes[2].before = func(_ context.Context, cmd driver.Command) error {
+				if mutexFamily.attach.runs(cmd) {
+					time.Sleep(10 * time.Millisecond)
+				}
+				return nil
+			}
+		})
+		taken, err := b.Mutex("k").Attach(t.Context(), id)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		nodes[2].reset()
+		time.Sleep(5 * againPause)
+		assert.NoError(t, taken.Err())
+		assert.Empty(t, nodes[2].commands())
+		assert.False(t, nodes[2].Exists("k"))
+	})
+}

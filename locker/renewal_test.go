@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -271,5 +272,25 @@ func TestLostErrorSaysWhatTheServerSaid(t *testing.T) {
 		require.True(t, ok, "%v", lease.Err())
 		assert.Equal(t, "NOPERM", reply.Code)
 		f.heal()
+	})
+}
+
+// A renewal is not waited for so long that there is no time for another one.
+func TestRenewalThatIsNotAnsweredIsMadeUpFor(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k", TTL(time.Second)))
+		var hung atomic.Bool
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if !mutexFamily.renew.runs(cmd) || hung.Swap(true) {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		time.Sleep(3 * time.Second)
+		assert.True(t, hung.Load())
+		assert.NoError(t, lease.Err())
 	})
 }
