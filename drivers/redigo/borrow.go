@@ -28,14 +28,11 @@ var expired = func() context.Context {
 // pooled connection, it may run beside Do, Send and Receive.
 func sever(rc redis.Conn) { _, _ = redis.ReceiveContext(rc, expired) }
 
-// borrow takes a connection from the pool, for giveBack. With an application's pool, a call
+// borrow takes a connection from the pool. With an application's pool, a call
 // of redigo 1.9.3 that waits for one sends on a closed channel if its ctx ends while the
 // application closes the pool. No other panic is recovered: it is of the application's
 // functions, and the pool has lost a place by it, for which calls might wait for ever.
 func (c *conn) borrow(ctx context.Context) (rc redis.Conn, err error) {
-	if err := c.takePlace(ctx); err != nil {
-		return nil, err
-	}
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -46,42 +43,7 @@ func (c *conn) borrow(ctx context.Context) (rc redis.Conn, err error) {
 		}
 		err = ctx.Err()
 	}()
-	if rc, err = c.pool.GetContext(ctx); err != nil {
-		c.leavePlace()
-	}
-	return rc, err
-}
-
-// giveBack returns a connection to the pool, which drops it if it is broken.
-func (c *conn) giveBack(rc redis.Conn) {
-	_ = rc.Close()
-	c.leavePlace() // after that, lest who comes next makes a connection although one is idle
-}
-
-// takePlace waits for one of a pool of its own.
-func (c *conn) takePlace(ctx context.Context) error {
-	if c.places == nil {
-		return nil
-	}
-	select {
-	case c.places <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case c.places <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.life.Done():
-		return driver.ErrClosed
-	}
-}
-
-func (c *conn) leavePlace() {
-	if c.places != nil {
-		<-c.places
-	}
+	return c.pool.GetContext(ctx)
 }
 
 // probe finds out once whether the pool's connections can be severed. DoContext

@@ -122,7 +122,7 @@ func (k *call) use(rc redis.Conn) {
 		err = k.begin(rc)
 	}
 	if err != nil {
-		k.conn.giveBack(rc)
+		_ = rc.Close()
 		k.unsent = err
 		return
 	}
@@ -199,7 +199,7 @@ func (k *call) giveBack(rc redis.Conn) {
 	if k.demoted {
 		sever(rc)
 	}
-	k.conn.giveBack(rc)
+	_ = rc.Close()
 }
 
 // Commands that are no larger together are written before the first reply is read: a

@@ -19,7 +19,6 @@ import (
 // A conn sends commands through a pool, which is its own or the application's.
 type conn struct {
 	pool     *redis.Pool
-	places   chan struct{}                             // holds one for each connection in use; nil if the pool counts them
 	dial     func(context.Context) (redis.Conn, error) // makes a connection like those of pool
 	mode     driver.Mode
 	patience time.Duration // the longest wait for a connection of pool

@@ -272,6 +272,28 @@ func TestCloseEndsEverything(t *testing.T) {
 			require.Zero(t, time.Since(start))
 		})
 	})
+	t.Run("CallThatWaits", func(t *testing.T) { // for a connection
+		bubble(t, func(t *testing.T, r *rig) {
+			c := r.open(driver.Config{PoolSize: 1})
+			r.On(wire.Match{Name: "PING"}, wire.HoldReply)
+			outcomes := make(chan driver.Outcome, 3)
+			for range 3 {
+				go func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					_, err := c.Do(ctx, command("PING"))
+					assert.ErrorIs(t, err, driver.ErrClosed)
+					outcomes <- driver.OutcomeOf(err)
+				}()
+			}
+			synctest.Wait()
+			start := time.Now()
+			require.NoError(t, c.Close())
+			require.ElementsMatch(t, []driver.Outcome{driver.OutcomeUnknown, driver.OutcomeNotSent, driver.OutcomeNotSent},
+				[]driver.Outcome{<-outcomes, <-outcomes, <-outcomes})
+			require.Zero(t, time.Since(start))
+		})
+	})
 	t.Run("Dial", func(t *testing.T) {
 		bothWays(t, func(t *testing.T, r *rig, c driver.Conn) {
 			r.HangDials()

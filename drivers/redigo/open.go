@@ -51,25 +51,26 @@ func openPool(cfg driver.Config) *conn {
 		DialContext:         o.dial,
 		TestOnBorrowContext: o.check,
 		MaxIdle:             size,
+		MaxActive:           size,
+		Wait:                true,
 		IdleTimeout:         idleTimeout,
 	}
 	if cfg.Mode == driver.ModeSentinel {
 		pool.MaxConnLifetime = masterLifetime
 	}
 	return &conn{
-		pool: pool,
-		// The pool has no MaxActive: in redigo 1.9.3 its Close races with the calls that wait.
-		places:   make(chan struct{}, size),
+		pool:     pool,
 		dial:     o.dial,
 		mode:     cfg.Mode,
 		patience: cfg.DialTimeout + cfg.Timeout,
 		silence:  cfg.Timeout,
 		prompt:   always,
 		distrust: o.distrust,
+		// The pool is not closed, which in redigo 1.9.3 races with the calls that wait. Without connections
+		// nothing is left of it: each of these calls has its turn, and finds that none can be made.
 		close: func() {
 			o.dialer.Close()
 			o.masters.close()
-			_ = pool.Close()
 			o.watch.close()
 		},
 	}
