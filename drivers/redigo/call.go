@@ -15,26 +15,20 @@ import (
 	"github.com/golocker/golocker/locker/driver/aside"
 )
 
-// A call is one Do or DoBatch. It is made aside where taking a connection from the
-// pool may heed no ctx. A connection on which a call has to end early is broken, so
-// that the call ends and the pool drops the connection: a late reply is never read
-// as another command's.
+// A call is one Do or DoBatch. A connection on which it has to end early is broken, so that
+// it ends and the pool drops the connection: a late reply is never read as another command's.
 type call struct {
-	conn      *conn
-	ctx       context.Context // the caller's
-	borrowing context.Context // in which to wait for a connection
-	cmds      []driver.Command
-	results   []driver.Result
-	heard     time.Time // when the first command was written, or the last reply of a batch read
-	unsent    error     // why none of the commands was sent
-	known     bool      // something may know of the call still
-
-	mu      sync.Mutex // guards all below
-	rc      redis.Conn // while commands are under way on it
-	begun   bool       // commands are under way, or were
-	over    bool       // the caller wants to return
-	silent  bool       // a reply took too long
+	conn    *conn
+	ctx     context.Context // the caller's
+	cmds    []driver.Command
+	results []driver.Result
+	heard   time.Time // when the first command was written, or the last reply of a batch read
 	demoted bool
+	known   bool // something may know of the call still
+
+	mu     sync.Mutex // guards what cut looks at
+	rc     redis.Conn // while commands are under way on it
+	silent bool       // a reply took too long
 
 	silence *time.Timer // breaks the connection; nil if ctx does so before
 
@@ -42,18 +36,22 @@ type call struct {
 	its  [1]driver.Result
 	args [24]any // as many as any command of locks has
 
-	cutOff  func()        // calls Break; made once
-	noDials []noDial      // for this call and later ones, given to nobody yet
-	ended   chan struct{} // of the noDials until one of their calls is broken; may be nil
+	cutOff  func()        // cut; made once
+	idle    *noDial       // in which it waits for an idle connection; nil if there is none
+	noDials []noDial      // for later calls, given to nobody yet
+	ended   chan struct{} // of the noDials until one of their calls is cut; may be nil
 }
 
 func newCall(c *conn, ctx context.Context) *call {
 	k, ok := c.calls.Get().(*call)
 	if !ok {
 		k = &call{conn: c}
-		k.cutOff = func() { k.Break() }
+		k.cutOff = k.cut
 	}
-	k.ctx, k.borrowing = ctx, ctx
+	k.ctx = ctx
+	if c.prompt == whenIdle && c.pool.IdleCount() > 0 {
+		k.idle = k.noDial()
+	}
 	return k
 }
 
@@ -64,128 +62,88 @@ func (k *call) recycle() {
 	}
 }
 
-// make makes the call. If it returns an error, nothing was sent, or will be, and the
-// call must not be touched any more.
+// make makes the call. An error says that nothing was sent.
 func (k *call) make() error {
+	if slices.ContainsFunc(k.cmds, func(cmd driver.Command) bool { return cmd.Name() == "" }) {
+		return driver.NotSent(errors.New("redigo: a command without a name"))
+	}
+	k.conn.underway.enter(k)
+	defer k.conn.underway.leave(k)
+	stop := aside.OnEnd(k.ctx, k.cutOff)
+	defer func() { k.known = !stop() || k.known }() // else cutOff may be on its way
 	err := k.conn.over(k.ctx)
-	switch {
-	case err != nil:
-	case slices.ContainsFunc(k.cmds, func(cmd driver.Command) bool { return cmd.Name() == "" }):
-		err = errors.New("redigo: a command without a name")
-	default:
+	if err == nil {
 		err = k.run()
 	}
 	return driver.NotSent(err)
 }
 
-// run has the call made. It bounds how long it takes to get a connection, unless ctx
-// does so, and there seems to be one.
 func (k *call) run() error {
-	c, ctx := k.conn, k.ctx
-	end, ok := ctx.Deadline()
-	bound := ok && time.Until(end) <= c.patience && c.pool.IdleCount() > 0
-	if bound && c.prompt != never && k.runHere() {
-		return k.unsent
+	waiting, cancel := k.ctx, func() {}
+	if end, ok := k.ctx.Deadline(); !ok || time.Until(end) > k.conn.patience {
+		waiting, cancel = context.WithTimeout(k.ctx, k.conn.patience)
+		k.idle = nil // which would not end with it
 	}
-	if !bound {
-		bounded, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer time.AfterFunc(c.patience, func() {
-			if k.giveUp() {
-				cancel()
-			}
-		}).Stop()
-		k.borrowing, k.known = bounded, true
+	defer cancel() // when all is over: what was made in it may keep it
+	rc, err := k.connect(waiting)
+	if err != nil {
+		return k.conn.unconnected(k.ctx, err)
 	}
-	if c.crew.Call(k.borrowing, c.life.Done(), k) != nil {
-		return c.unconnected(ctx, context.DeadlineExceeded)
+	if err = k.begin(rc); err == nil {
+		k.exchange(rc)
 	}
-	return k.unsent
+	k.giveBack(rc) // but not where it panics: a reply may be under way
+	return err
 }
 
-var _ aside.Breaker = (*call)(nil)
-
-// Run implements [aside.Breaker].
-func (k *call) Run() {
-	rc, err := k.conn.borrow(k.borrowing)
-	if err != nil {
-		k.unsent = k.conn.unconnected(k.ctx, err)
-		return
-	}
-	k.use(rc)
-}
-
-// use makes the call on rc.
-func (k *call) use(rc redis.Conn) {
-	err := k.conn.probe(rc)
-	if err == nil {
-		err = k.begin(rc)
-	}
-	if err != nil {
-		_ = rc.Close()
-		k.unsent = err
-		return
-	}
-	defer k.giveBack(rc)
-	if len(k.cmds) == 1 {
-		var broken bool
-		k.results[0], broken = k.result(rc.Do(k.cmds[0].Args[0], appendArguments(k.args[:0], k.cmds[0])...))
-		if broken && rc.Err() == nil { // one of the application's own make may have given up
-			sever(rc)
-		}
-	} else {
+func (k *call) exchange(rc redis.Conn) {
+	if len(k.cmds) > 1 {
 		k.pipeline(rc)
+		return
+	}
+	var broken bool
+	k.results[0], broken = k.result(rc.Do(k.cmds[0].Args[0], appendArguments(k.args[:0], k.cmds[0])...))
+	if broken && rc.Err() == nil { // one of the application's own make may have given up
+		sever(rc)
 	}
 }
 
-// begin notes that commands are under way, unless nobody wants them to be any more.
+// begin notes that commands are under way, unless the call has to end.
 func (k *call) begin(rc redis.Conn) error {
+	if err := k.conn.probe(rc); err != nil {
+		return err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.over {
-		return k.conn.unconnected(k.ctx, context.DeadlineExceeded)
-	}
 	if err := k.conn.over(k.ctx); err != nil {
 		return err
 	}
-	k.rc, k.begun, k.heard = rc, true, time.Now()
+	k.rc, k.heard = rc, time.Now()
 	if end, ok := k.ctx.Deadline(); !ok || end.Sub(k.heard) > k.conn.silence {
 		k.silence, k.known = time.AfterFunc(k.conn.silence, k.hush), true
 	}
 	return nil
 }
 
-// giveUp ends the call if it has had no connection yet.
-func (k *call) giveUp() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.over = k.over || !k.begun
-	return k.over
-}
-
-// Break implements [aside.Breaker].
-func (k *call) Break() bool {
-	begun := !k.giveUp()
+// cut ends the call. Its ctx has ended before, or the Conn is closed, as begin sees.
+func (k *call) cut() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ended != nil {
 		close(k.ended)
 		k.ended = nil
 	}
-	if begun && k.rc != nil {
+	if k.rc != nil {
 		sever(k.rc)
 	}
-	return begun
 }
 
 // hush ends a call that waits too long for a reply.
 func (k *call) hush() {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.rc != nil {
-		k.silent = true
-		sever(k.rc)
-	}
+	k.silent = true
+	k.mu.Unlock()
+	k.cut()
 }
 
 // giveBack returns the connection to the pool, which drops it if it is broken.

@@ -16,19 +16,15 @@ func (idleConn) Close() error                   { return nil }
 func (idleConn) Err() error                     { return nil }
 func (idleConn) Do(string, ...any) (any, error) { return nil, nil }
 
-// The time for getting a connection may end at the moment when a call has ended, as it
-// does where a reply is waited for as long. That was sent.
-func TestCallThatHasEndedIsNotGivenUp(t *testing.T) {
-	c := &conn{life: context.Background()}
-	k := newCall(c, t.Context())
-	require.NoError(t, k.begin(idleConn{}))
-	k.giveBack(idleConn{})
-	assert.False(t, k.giveUp(), "it would count as not sent")
-	assert.True(t, k.Break(), "it has run")
-
-	k = newCall(c, t.Context())
-	assert.True(t, k.giveUp())
-	assert.Error(t, k.begin(idleConn{}), "nobody waits for it")
+// A call may be cut between any two of its steps, here by a ctx that ends beside them.
+func TestCallThatIsCutBeforeItBeginsIsNotSent(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	c := &conn{life: t.Context()}
+	c.severable.Store(true)
+	k := newCall(c, ctx)
+	end()
+	k.cut()
+	assert.ErrorIs(t, k.begin(idleConn{}), context.Canceled, "nobody waits for it")
 }
 
 // A pool whose Dial panics has lost a place. Who hides that leaves calls which come later
@@ -56,7 +52,7 @@ func TestPanicOfThePoolIsNotHidden(t *testing.T) {
 			c, err := wrapPool(pool)
 			require.NoError(t, err)
 			c.life = t.Context()
-			assert.Panics(t, newCall(c, t.Context()).Run)
+			assert.Panics(t, func() { _, _ = c.borrow(t.Context()) })
 		})
 	}
 }
@@ -67,7 +63,7 @@ func TestABrokenWaitBreaksNoLaterOne(t *testing.T) {
 	k := newCall(&conn{life: t.Context()}, t.Context())
 	first := k.noDial()
 	require.NoError(t, first.Err())
-	k.Break()
+	k.cut()
 	assert.Error(t, first.Err())
 
 	second := k.noDial()

@@ -12,7 +12,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/golocker/golocker/locker/driver"
-	"github.com/golocker/golocker/locker/driver/aside"
 	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
@@ -27,10 +26,10 @@ type conn struct {
 	distrust func(since time.Time) // has idle connections dropped that were last used before
 	close    func()                // closes what was opened
 
-	calls         sync.Pool   // those that are over, and that nobody knows any more
-	crew          aside.Crew  // makes calls that must be made aside
-	underway      underway    // the others
-	severable     atomic.Bool // pool's connections can be severed
+	calls         sync.Pool    // those that are over, and that nobody knows any more
+	underway      underway     // those that Close cuts
+	severable     atomic.Bool  // pool's connections can be severed
+	turns         atomic.Int64 // of other goroutines in pool, which are over
 	subscriptions pubsub.Group
 	life          context.Context // ends with Close
 	end           context.CancelFunc
@@ -117,8 +116,8 @@ func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
 // connections only those are closed on which a call was in flight.
 func (c *conn) Close() error {
 	c.end()
-	c.underway.breakAll()
-	c.crew.Close()
+	c.turns.Load() // so that they have been before the application closes the pool, also for the race detector
+	c.underway.cutAll()
 	c.close()
 	return c.subscriptions.Close()
 }

@@ -4,41 +4,35 @@ import (
 	"context"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/golocker/golocker/locker/driver/aside"
 )
 
-// runHere makes the call without the detour by another goroutine, which costs more than
-// all else that is done here. It returns false if there is no connection for that, and time
-// to have one otherwise.
-func (k *call) runHere() bool {
-	borrowing := k.ctx
-	if k.conn.prompt == whenIdle {
-		borrowing = k.noDial()
+// connect takes a connection from the pool, in the caller's own goroutine where that ends with ctx:
+// a turn through another one costs more than all else that is done here.
+func (k *call) connect(ctx context.Context) (redis.Conn, error) {
+	c := k.conn
+	if c.prompt == always {
+		return c.borrow(ctx)
 	}
-	k.conn.underway.enter(k)
-	defer k.conn.underway.leave(k)
-	stop := aside.OnEnd(k.ctx, k.cutOff)
-	defer func() { k.known = !stop() || k.known }() // else cutOff may be on its way
-	if k.unsent = k.conn.over(k.ctx); k.unsent != nil {
-		return true
+	if k.idle != nil {
+		rc, err := c.borrow(k.idle)
+		if err == nil || c.over(ctx) != nil {
+			return rc, err
+		}
 	}
-	rc, err := k.conn.borrow(borrowing)
-	switch {
-	case err != nil && k.conn.prompt == always:
-		k.unsent = k.conn.unconnected(k.ctx, err)
-		return true
-	case err != nil:
-		k.unsent = k.conn.over(k.ctx)
-		return k.unsent != nil
+	borrow := func() (redis.Conn, error) {
+		defer c.turns.Add(1)
+		return c.borrow(ctx)
 	}
-	k.use(rc)
-	return true
+	return aside.Open(ctx, c.life.Done(), borrow, func(late redis.Conn) { _ = late.Close() })
 }
 
 // A noDial is a ctx in which an idle connection can be had, but no time is left to make one.
 type noDial struct {
 	context.Context
-	ended chan struct{} // when the call is broken
+	ended chan struct{} // when the call is cut
 }
 
 func (*noDial) Deadline() (time.Time, bool) { return time.Unix(0, 0), true }
@@ -55,7 +49,7 @@ func (n *noDial) Err() error {
 
 // noDial returns one for the call. It serves no other one: an application's DialContext may
 // succeed all the same, and what it makes may keep it, of which nothing tells. (That sees it end when
-// a later call is broken.) Many are made at once because one costs as much as a good part of the call.
+// a later call is cut.) Many are made at once because one costs as much as a good part of the call.
 func (k *call) noDial() *noDial {
 	if len(k.noDials) == 0 {
 		k.noDials = make([]noDial, 32)

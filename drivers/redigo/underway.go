@@ -2,7 +2,7 @@ package redigo
 
 import "sync"
 
-// underway are the calls that are made by their callers' own goroutines.
+// underway are the calls of a conn that are being made.
 type underway struct {
 	mu    sync.Mutex
 	calls map[*call]struct{}
@@ -23,12 +23,12 @@ func (u *underway) leave(k *call) {
 	delete(u.calls, k)
 }
 
-// breakAll ends all. Who enters later sees that the conn is closed, before it waits for a
+// cutAll ends all. Who enters later sees that the conn is closed, before it waits for a
 // connection.
-func (u *underway) breakAll() {
+func (u *underway) cutAll() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for k := range u.calls {
-		k.Break()
+		k.cut()
 	}
 }
