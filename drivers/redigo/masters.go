@@ -17,27 +17,22 @@ import (
 type masters struct {
 	mu      sync.Mutex
 	dialers map[string]*netdial.Dialer // by address
-	closed  bool
 }
 
 var errFormer = errors.New("the Sentinels name another master")
 
-// dial connects to the server, until another one is the master.
-func (m *masters) dial(ctx context.Context, cfg driver.Config, addr string) (net.Conn, error) {
-	m.mu.Lock()
-	d, known := m.dialers[addr]
-	if !known {
-		d = netdial.New(cfg)
-		if m.closed {
-			d.Close()
-		} else {
-			if m.dialers == nil {
-				m.dialers = map[string]*netdial.Dialer{}
-			}
-			m.dialers[addr] = d
-		}
+// dialNamed connects to a server that a Sentinel has named, until another one is the master.
+func (o *opener) dialNamed(ctx context.Context, _, addr string) (net.Conn, error) {
+	o.masters.mu.Lock()
+	d := o.masters.dialers[addr]
+	if d == nil {
+		d = netdial.New(o.cfg)
+		o.masters.dialers[addr] = d
 	}
-	m.mu.Unlock()
+	if o.conn.life.Err() != nil {
+		d.Close()
+	}
+	o.masters.mu.Unlock()
 	conn, err := d.Dial(ctx, "tcp", addr)
 	if errors.Is(err, driver.ErrClosed) { // the Dialer is, and not the Conn, which looks at that by itself
 		err = &netdial.Error{Addr: addr, Err: errFormer}
@@ -45,49 +40,20 @@ func (m *masters) dial(ctx context.Context, cfg driver.Config, addr string) (net
 	return conn, err
 }
 
-// former returns those that are not the master, and forgets them.
-func (m *masters) former(master string) []*netdial.Dialer {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.forgetOthers(master)
-}
-
-// formerOf is that where a connection to the master was made. It returns false if that is forgotten.
-func (m *masters) formerOf(master string) ([]*netdial.Dialer, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.dialers[master] == nil {
-		return nil, false
+// leaveFor ends all connections but those to the master: a Sentinel says that it is, or one was made. If so
+// and it has been left itself meanwhile, leaveFor ends none and returns false.
+func (o *opener) leaveFor(master string, made bool) bool {
+	o.masters.mu.Lock()
+	defer o.masters.mu.Unlock()
+	if made && o.masters.dialers[master] == nil {
+		return false
 	}
-	return m.forgetOthers(master), true
-}
-
-func (m *masters) forgetOthers(master string) (others []*netdial.Dialer) {
-	for addr, d := range m.dialers {
+	for addr, d := range o.masters.dialers {
 		if addr != master {
-			others = append(others, d)
-			delete(m.dialers, addr)
+			delete(o.masters.dialers, addr)
+			o.distrust(time.Now()) // first, so that no call takes one of them
+			d.Close()
 		}
 	}
-	return others
-}
-
-// leave ends all connections to these.
-func (o *opener) leave(former []*netdial.Dialer) {
-	if len(former) > 0 {
-		o.distrust(time.Now()) // first, so that no call takes one of them
-	}
-	for _, d := range former {
-		d.Close()
-	}
-}
-
-// close ends all connections, and those that are being made.
-func (m *masters) close() {
-	m.mu.Lock()
-	m.closed = true
-	m.mu.Unlock()
-	for _, d := range m.former("") {
-		d.Close()
-	}
+	return true
 }

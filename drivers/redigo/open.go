@@ -3,7 +3,6 @@ package redigo
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -30,19 +29,20 @@ const (
 
 // An opener makes the connections of a pool that this driver opened.
 type opener struct {
-	cfg      driver.Config
-	dialer   *netdial.Dialer
-	trusted  atomic.Pointer[time.Time] // what was used last before that is not used again
-	sentinel atomic.Int64              // index of the Sentinel that answered last
-	masters  masters                   // with Sentinel
-	watch    watch                     // of these
+	conn      *conn
+	cfg       driver.Config
+	dialer    *netdial.Dialer
+	trusted   atomic.Pointer[time.Time] // what was used last before that is not used again
+	masters   masters                   // with Sentinel
+	sentinel  atomic.Int64              // index of the Sentinel that answered last
+	listening atomic.Bool               // to a Sentinel, or its ACL forbids it
+	teller    atomic.Int64              // index of that Sentinel, or of the one that is dialed
 }
 
 // openPool returns a conn with a pool of its own.
 func openPool(cfg driver.Config) *conn {
 	cfg = cfg.WithDefaults()
-	o := &opener{cfg: cfg, dialer: netdial.New(cfg)}
-	o.watch.ctx, o.watch.end = context.WithCancel(context.Background())
+	o := &opener{cfg: cfg, dialer: netdial.New(cfg), masters: masters{dialers: map[string]*netdial.Dialer{}}}
 	size := cfg.PoolSize
 	if size <= 0 {
 		size = connsPerCPU * runtime.GOMAXPROCS(0)
@@ -58,7 +58,7 @@ func openPool(cfg driver.Config) *conn {
 	if cfg.Mode == driver.ModeSentinel {
 		pool.MaxConnLifetime = masterLifetime
 	}
-	return &conn{
+	o.conn = &conn{
 		pool:     pool,
 		dial:     o.dial,
 		mode:     cfg.Mode,
@@ -70,10 +70,10 @@ func openPool(cfg driver.Config) *conn {
 		// nothing is left of it: each of these calls has its turn, and finds that none can be made.
 		close: func() {
 			o.dialer.Close()
-			o.masters.close()
-			o.watch.close()
+			o.leaveFor("", false)
 		},
 	}
+	return o.conn
 }
 
 // dial returns a connection that is ready for commands, to the server or the
@@ -86,7 +86,7 @@ func (o *opener) dial(ctx context.Context) (redis.Conn, error) {
 	if o.cfg.Mode == driver.ModeSentinel {
 		rc, err = o.dialMaster(ctx)
 	} else {
-		rc, err = o.dialServer(ctx, o.cfg.Network, o.cfg.Addrs[0])
+		rc, err = o.dialServer(ctx, o.cfg.Network, o.cfg.Addrs[0], o.dialer.Dial)
 	}
 	if err != nil && aside.Ended(ctx) != nil {
 		err = fmt.Errorf("%w (%w)", os.ErrDeadlineExceeded, err)
@@ -94,45 +94,34 @@ func (o *opener) dial(ctx context.Context) (redis.Conn, error) {
 	return rc, err
 }
 
-func (o *opener) dialServer(ctx context.Context, network, addr string) (redis.Conn, error) {
-	options := []redis.DialOption{redis.DialDatabase(o.cfg.DB)}
-	if o.cfg.Mode == driver.ModeSentinel {
-		options = append(options, redis.DialContextFunc(func(ctx context.Context, _, addr string) (net.Conn, error) {
-			return o.masters.dial(ctx, o.cfg, addr)
-		}))
-	}
-	return o.connect(ctx, network, addr, o.cfg.Username, o.cfg.Password, options...)
+func (o *opener) dialServer(ctx context.Context, network, addr string, dial driver.DialFunc) (redis.Conn, error) {
+	return o.connect(ctx, network, addr, o.cfg.Username, o.cfg.Password, dial, redis.DialDatabase(o.cfg.DB))
 }
 
 // connect opens a connection and introduces itself on it. A server may ask for no
 // password and be given one all the same, as other clients do: the default user, like any who
 // has none, is let in with any, but from Redis 6 on only by name. Before that, and at
 // Sentinels before 6.2, no name is taken, so that it is not given at first.
-func (o *opener) connect(ctx context.Context, network, addr, username string, password driver.Secret, more ...redis.DialOption) (redis.Conn, error) {
-	rc, err := o.introduce(ctx, network, addr, username, password, more...)
-	if err == nil || username != "" || !strings.Contains(err.Error(), "AUTH <password> called without any password") {
-		return rc, err
-	}
-	named, again := o.introduce(ctx, network, addr, "default", password, more...)
-	if driver.OutcomeOf(again) == driver.OutcomeReplied {
-		return nil, err
-	}
-	return named, again
-}
-
-func (o *opener) introduce(ctx context.Context, network, addr, username string, password driver.Secret, more ...redis.DialOption) (redis.Conn, error) {
+func (o *opener) connect(ctx context.Context, network, addr, username string, password driver.Secret, dial driver.DialFunc, more ...redis.DialOption) (redis.Conn, error) {
 	if username != "" && password == "" {
 		password = "any" // redigo sends no empty one, and a user who has none is let in with any
 	}
-	rc, err := redis.DialContext(ctx, network, addr, append([]redis.DialOption{
-		redis.DialContextFunc(o.dialer.Dial),
+	rc, err := redis.DialContext(ctx, network, addr, append(more,
+		redis.DialContextFunc(dial),
 		redis.DialUsername(username),
 		redis.DialPassword(string(password)),
 		redis.DialClientName(o.cfg.ClientName),
 		redis.DialReadTimeout(o.cfg.Timeout),
 		redis.DialWriteTimeout(o.cfg.Timeout),
-	}, more...)...)
-	return rc, o.dialer.Redact(answered(err))
+	)...)
+	err = o.dialer.Redact(answered(err))
+	if err != nil && username == "" && strings.Contains(err.Error(), "AUTH <password> called without any password") {
+		named, again := o.connect(ctx, network, addr, "default", password, dial, more...)
+		if driver.OutcomeOf(again) != driver.OutcomeReplied {
+			return named, again
+		}
+	}
+	return rc, err
 }
 
 // ask is redis.DoContext with the values and errors of package driver.

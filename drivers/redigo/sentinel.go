@@ -30,9 +30,9 @@ func (o *opener) dialMaster(ctx context.Context) (redis.Conn, error) {
 		if err == nil {
 			o.sentinel.Store(int64((sentinel + 1) % n))
 			var rc redis.Conn
-			if rc, err = o.dialNamed(ctx, addr); err == nil {
+			if rc, err = o.dialIfMaster(ctx, addr); err == nil {
 				o.sentinel.Store(int64(sentinel))
-				o.watch.begin(o)
+				o.beginToListen()
 				return rc, nil
 			}
 			err = fmt.Errorf("master %s: %w", addr, err)
@@ -45,22 +45,21 @@ func (o *opener) dialMaster(ctx context.Context) (redis.Conn, error) {
 	return nil, fmt.Errorf("no master %q: %w", o.cfg.Master, errors.Join(failures...))
 }
 
-// dialNamed returns a connection to the server that a Sentinel named, if that admits to be the
+// dialIfMaster returns a connection to the server that a Sentinel named, if that admits to be the
 // master. Then those to others end.
-func (o *opener) dialNamed(ctx context.Context, addr string) (redis.Conn, error) {
-	rc, err := o.dialServer(ctx, "tcp", addr)
+func (o *opener) dialIfMaster(ctx context.Context, addr string) (redis.Conn, error) {
+	rc, err := o.dialServer(ctx, "tcp", addr, o.dialNamed)
 	if err != nil {
 		return nil, err
 	}
-	if err = askRole(ctx, rc); err == nil {
-		if former, ok := o.masters.formerOf(addr); ok {
-			o.leave(former)
-			return rc, nil
-		}
+	if err = askRole(ctx, rc); err == nil && !o.leaveFor(addr, true) {
 		err = errFormer
 	}
-	_ = rc.Close()
-	return nil, err
+	if err != nil {
+		_ = rc.Close()
+		return nil, err
+	}
+	return rc, nil
 }
 
 // sentinelPart is the part of the dial timeout that each Sentinel has.
@@ -71,7 +70,7 @@ func (o *opener) sentinelPart() time.Duration {
 func (o *opener) dialSentinel(ctx context.Context, addr string) (redis.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.sentinelPart())
 	defer cancel()
-	return o.connect(ctx, "tcp", addr, o.cfg.SentinelUsername, o.cfg.SentinelPassword)
+	return o.connect(ctx, "tcp", addr, o.cfg.SentinelUsername, o.cfg.SentinelPassword, o.dialer.Dial)
 }
 
 // askSentinel returns the address of the master as one Sentinel knows it.

@@ -5,80 +5,58 @@ import (
 	"errors"
 	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/golocker/golocker/locker/driver"
 	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
-// A watch is told by a Sentinel when another server becomes the master. It keeps a connection to
-// one of them as long as one answers.
-type watch struct {
-	ctx      context.Context // ends with close
-	end      context.CancelFunc
-	mu       sync.Mutex
-	begun    bool // or refused by the Sentinel's ACL
-	group    pubsub.Group
-	running  sync.WaitGroup
-	sentinel atomic.Int64 // index of the one that tells
-	next     atomic.Int64 // index of the one to be tried next
-}
-
-// begin has the opener told, if it is not yet. It waits for nothing.
-func (w *watch) begin(o *opener) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.begun || w.ctx.Err() != nil {
+// beginToListen has the opener told by a Sentinel when another server becomes the master, if it is not yet: it
+// keeps a connection to one of them as long as one answers. It waits for nothing.
+func (o *opener) beginToListen() {
+	if o.listening.Swap(true) {
 		return
 	}
-	w.begun = true
-	w.next.Store(o.sentinel.Load())
-	w.running.Go(func() {
-		refusal, refused := errors.AsType[*driver.ServerError](w.run(o))
-		if refused && refusal.Code == "NOPERM" {
-			return // what there is besides is masterLifetime
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.begun = false // the next dial tries again
-	})
+	o.teller.Store(o.sentinel.Load() - 1) // the next one is the first to be dialed
+	go func() {
+		refusal, refused := errors.AsType[*driver.ServerError](o.listen())
+		// If it was refused, what there is besides is masterLifetime. Else the next dial tries again.
+		o.listening.Store(refused && refusal.Code == "NOPERM")
+	}()
 }
 
-// run returns why it is told nothing any more.
-func (w *watch) run(o *opener) error {
-	sub, err := w.group.Subscribe(w.ctx, func(ctx context.Context) (pubsub.Conn, error) { return w.dial(ctx, o) })
+// listen returns why the opener is told nothing any more.
+func (o *opener) listen() error {
+	sub, err := o.conn.subscriptions.Subscribe(o.conn.life, o.dialTeller)
 	if err != nil {
 		return err
 	}
 	defer sub.Close()
-	if err := sub.Add(w.ctx, "+switch-master"); err != nil {
+	if err := sub.Add(o.conn.life, "+switch-master"); err != nil {
 		return err
 	}
-	w.look(o) // it may have become another one before
+	o.look() // it may have become another one before
 	for {
-		m, err := sub.Receive(w.ctx)
+		m, err := sub.Receive(o.conn.life)
+		told := strings.Fields(m.Payload) // a name, the address of the former master and that of the new one
 		switch {
 		case errors.Is(err, driver.ErrGap):
-			w.look(o)
+			o.look()
 		case err != nil:
 			return err
-		default:
-			w.hear(o, strings.Fields(m.Payload))
+		case len(told) == 5 && told[0] == o.cfg.Master:
+			o.believe(net.JoinHostPort(told[3], told[4]))
 		}
 	}
 }
 
-// dial connects to a Sentinel; to another one if it can be, where one was lost.
-func (w *watch) dial(ctx context.Context, o *opener) (pubsub.Conn, error) {
-	n := int64(len(o.cfg.Addrs))
+// dialTeller connects to a Sentinel; to another one if it can be, where one was lost.
+func (o *opener) dialTeller(ctx context.Context) (pubsub.Conn, error) {
 	var failures []error
-	for range n {
-		sentinel := w.next.Load() % n
-		w.next.Store(sentinel + 1)
-		rc, err := o.dialSentinel(ctx, o.cfg.Addrs[sentinel])
+	for range o.cfg.Addrs {
+		next := (o.teller.Load() + 1) % int64(len(o.cfg.Addrs))
+		o.teller.Store(next)
+		rc, err := o.dialSentinel(ctx, o.cfg.Addrs[next])
 		if err == nil {
-			w.sentinel.Store(sentinel)
 			return newPubsubConn(rc)
 		}
 		failures = append(failures, err)
@@ -87,30 +65,15 @@ func (w *watch) dial(ctx context.Context, o *opener) (pubsub.Conn, error) {
 }
 
 // look asks the Sentinel that tells of failovers who the master is.
-func (w *watch) look(o *opener) {
-	if master, err := o.askSentinel(w.ctx, o.cfg.Addrs[w.sentinel.Load()]); err == nil {
-		w.believe(o, master)
-	}
-}
-
-// hear takes what it told: a name, the address of the former master and that of the new one.
-func (w *watch) hear(o *opener, told []string) {
-	if len(told) == 5 && told[0] == o.cfg.Master {
-		w.believe(o, net.JoinHostPort(told[3], told[4]))
+func (o *opener) look() {
+	if master, err := o.askSentinel(o.conn.life, o.cfg.Addrs[o.teller.Load()]); err == nil {
+		o.believe(master)
 	}
 }
 
 // believe leaves all others. The Sentinel that said so becomes the first to be asked when the master is
 // dialed: the others may hear of it later.
-func (w *watch) believe(o *opener, master string) {
-	o.sentinel.Store(w.sentinel.Load())
-	o.leave(o.masters.former(master))
-}
-
-func (w *watch) close() {
-	w.mu.Lock()
-	w.end() // and nothing is begun after that
-	w.mu.Unlock()
-	_ = w.group.Close()
-	w.running.Wait()
+func (o *opener) believe(master string) {
+	o.sentinel.Store(o.teller.Load())
+	o.leaveFor(master, false)
 }
