@@ -16,11 +16,7 @@ import (
 )
 
 // expired is a ctx whose deadline has passed long ago.
-var expired = func() context.Context {
-	ctx, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
-	cancel()
-	return ctx
-}()
+var expired, _ = context.WithDeadline(context.Background(), time.Unix(0, 0))
 
 // sever breaks the connection under a call in flight. redigo documents that
 // ReceiveContext closes the network connection when its ctx has ended; with one
@@ -28,7 +24,7 @@ var expired = func() context.Context {
 // pooled connection, it may run beside Do, Send and Receive.
 func sever(rc redis.Conn) { _, _ = redis.ReceiveContext(rc, expired) }
 
-// borrow takes a connection from the pool. With an application's pool, a call
+// borrow takes a connection from an application's pool. A call
 // of redigo 1.9.3 that waits for one sends on a closed channel if its ctx ends while the
 // application closes the pool. No other panic is recovered: it is of the application's
 // functions, and the pool has lost a place by it, for which calls might wait for ever.
@@ -44,6 +40,51 @@ func (c *conn) borrow(ctx context.Context) (rc redis.Conn, err error) {
 		err = ctx.Err()
 	}()
 	return c.pool.GetContext(ctx)
+}
+
+// connect takes a connection from the pool, in the caller's own goroutine where that ends with ctx:
+// a turn through another one costs more than all else that is done here.
+func (k *call) connect(ctx context.Context) (redis.Conn, error) {
+	c := k.conn
+	if c.own {
+		return c.pool.GetContext(ctx)
+	}
+	if k.idle != nil {
+		rc, err := c.borrow(k.idle)
+		if err == nil || c.over(ctx) != nil {
+			return rc, err
+		}
+	}
+	return c.openAside(ctx, func() (redis.Conn, error) {
+		defer c.turns.Add(1)
+		return c.borrow(ctx)
+	})
+}
+
+// A noDial is a ctx in which an idle connection can be had, but no time is left to make one.
+type noDial struct {
+	context.Context                 // the caller's
+	cut             context.Context // ends when the call is cut
+}
+
+func (*noDial) Deadline() (time.Time, bool) { return time.Unix(0, 0), true }
+func (n *noDial) Done() <-chan struct{}     { return n.cut.Done() }
+func (n *noDial) Err() error                { return n.cut.Err() }
+
+// noDial returns one for the call. It serves no other one: an application's DialContext may
+// succeed all the same, and what it makes may keep it, of which nothing tells. (That sees it end when
+// a later call is cut.) Many are made at once because one costs as much as a good part of the call.
+func (k *call) noDial() *noDial {
+	if len(k.noDials) == 0 {
+		k.noDials = make([]noDial, 32)
+	}
+	if k.uncut == nil || k.uncut.Err() != nil {
+		k.uncut, k.endUncut = context.WithCancel(context.Background())
+	}
+	its := &k.noDials[0]
+	k.noDials = k.noDials[1:]
+	its.Context, its.cut = k.ctx, k.uncut
+	return its
 }
 
 // probe finds out once whether the pool's connections can be severed. DoContext

@@ -22,24 +22,24 @@ type call struct {
 	ctx     context.Context // the caller's
 	cmds    []driver.Command
 	results []driver.Result
-	heard   time.Time // when the first command was written, or the last reply of a batch read
+	heard   time.Time // when the first command was written, or the last reply read
 	demoted bool
 	known   bool // something may know of the call still
 
-	mu     sync.Mutex // guards what cut looks at
-	rc     redis.Conn // while commands are under way on it
-	silent bool       // a reply took too long
+	silence *time.Timer // cuts the call when a reply takes too long; nil if ctx does so before
 
-	silence *time.Timer // breaks the connection; nil if ctx does so before
+	mu sync.Mutex // guards rc
+	rc redis.Conn // while commands are under way on it
 
 	one  [1]driver.Command // of Do
 	its  [1]driver.Result
 	args [24]any // as many as any command of locks has
 
-	cutOff  func()        // cut; made once
-	idle    *noDial       // in which it waits for an idle connection; nil if there is none
-	noDials []noDial      // for later calls, given to nobody yet
-	ended   chan struct{} // of the noDials until one of their calls is cut; may be nil
+	cutOff   func()             // cut; made once
+	idle     *noDial            // in which it waits for an idle connection; nil if there is none
+	noDials  []noDial           // for later calls, given to nobody yet
+	uncut    context.Context    // of the noDials until one of their calls is cut
+	endUncut context.CancelFunc // nil if there is none
 }
 
 func newCall(c *conn, ctx context.Context) *call {
@@ -49,7 +49,7 @@ func newCall(c *conn, ctx context.Context) *call {
 		k.cutOff = k.cut
 	}
 	k.ctx = ctx
-	if c.prompt == whenIdle && c.pool.IdleCount() > 0 {
+	if c.quick && c.pool.IdleCount() > 0 {
 		k.idle = k.noDial()
 	}
 	return k
@@ -57,7 +57,7 @@ func newCall(c *conn, ctx context.Context) *call {
 
 func (k *call) recycle() {
 	if !k.known {
-		*k = call{conn: k.conn, cutOff: k.cutOff, noDials: k.noDials, ended: k.ended}
+		*k = call{conn: k.conn, cutOff: k.cutOff, noDials: k.noDials, uncut: k.uncut, endUncut: k.endUncut}
 		k.conn.calls.Put(k)
 	}
 }
@@ -67,8 +67,8 @@ func (k *call) make() error {
 	if slices.ContainsFunc(k.cmds, func(cmd driver.Command) bool { return cmd.Name() == "" }) {
 		return driver.NotSent(errors.New("redigo: a command without a name"))
 	}
-	k.conn.underway.enter(k)
-	defer k.conn.underway.leave(k)
+	k.conn.enter(k)
+	defer k.conn.leave(k)
 	stop := aside.OnEnd(k.ctx, k.cutOff)
 	defer func() { k.known = !stop() || k.known }() // else cutOff may be on its way
 	err := k.conn.over(k.ctx)
@@ -120,30 +120,21 @@ func (k *call) begin(rc redis.Conn) error {
 	}
 	k.rc, k.heard = rc, time.Now()
 	if end, ok := k.ctx.Deadline(); !ok || end.Sub(k.heard) > k.conn.silence {
-		k.silence, k.known = time.AfterFunc(k.conn.silence, k.hush), true
+		k.silence, k.known = time.AfterFunc(k.conn.silence, k.cutOff), true
 	}
 	return nil
 }
 
-// cut ends the call. Its ctx has ended before, or the Conn is closed, as begin sees.
+// cut ends the call: a reply takes too long, or its ctx has ended, or the Conn is closed, as begin sees.
 func (k *call) cut() {
+	if k.endUncut != nil {
+		k.endUncut()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.ended != nil {
-		close(k.ended)
-		k.ended = nil
-	}
 	if k.rc != nil {
 		sever(k.rc)
 	}
-}
-
-// hush ends a call that waits too long for a reply.
-func (k *call) hush() {
-	k.mu.Lock()
-	k.silent = true
-	k.mu.Unlock()
-	k.cut()
 }
 
 // giveBack returns the connection to the pool, which drops it if it is broken.
@@ -200,7 +191,7 @@ func (k *call) pipeline(rc redis.Conn) {
 			copy(k.results[i:], slices.Repeat([]driver.Result{result}, len(k.results)-i))
 			return
 		}
-		k.results[i], k.heard = result, time.Now()
+		k.results[i] = result
 	}
 	writer.Wait()
 }
@@ -219,6 +210,7 @@ func (k *call) result(reply any, err error) (result driver.Result, broken bool) 
 		k.demoted = true
 		k.conn.distrust(time.Now())
 	}
+	k.heard = time.Now()
 	if k.silence != nil {
 		k.silence.Reset(k.conn.silence)
 	}
@@ -228,20 +220,15 @@ func (k *call) result(reply any, err error) (result driver.Result, broken bool) 
 // lost is the error of a call whose connection broke, or that was given up, which breaks
 // it. The outcome is unknown.
 func (k *call) lost(err error) error {
-	over := k.conn.over(k.ctx)
-	switch {
-	case over == nil:
-		k.conn.distrust(time.Now())
-	case time.Since(k.heard) >= min(telling, k.conn.silence):
-		k.conn.distrust(k.heard) // what was heard of since then lives
-	}
-	if over != nil {
+	if over := k.conn.over(k.ctx); over != nil {
+		if time.Since(k.heard) >= min(telling, k.conn.silence) {
+			k.conn.distrust(k.heard) // what was heard of since then lives
+		}
 		return over
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.conn.distrust(time.Now())
 	switch {
-	case k.silent:
+	case time.Since(k.heard) >= k.conn.silence:
 		err = fmt.Errorf("no reply within %v: %w", k.conn.silence, os.ErrDeadlineExceeded)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		err = fmt.Errorf("%v, of the connection and not of the caller", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/aside"
 	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
@@ -20,14 +21,17 @@ type conn struct {
 	pool     *redis.Pool
 	dial     func(context.Context) (redis.Conn, error) // makes a connection like those of pool
 	mode     driver.Mode
-	patience time.Duration // the longest wait for a connection of pool
-	silence  time.Duration // the longest wait for a reply
-	prompt   promptness
+	patience time.Duration         // the longest wait for a connection of pool
+	silence  time.Duration         // the longest wait for a reply
+	own      bool                  // pool is: to get a connection of it ends as soon as ctx does
+	quick    bool                  // else: to get one that is idle does
 	distrust func(since time.Time) // has idle connections dropped that were last used before
 	close    func()                // closes what was opened
 
-	calls         sync.Pool    // those that are over, and that nobody knows any more
-	underway      underway     // those that Close cuts
+	mu       sync.Mutex
+	underway map[*call]struct{} // those that Close cuts
+	calls    sync.Pool          // calls that nobody knows any more
+
 	severable     atomic.Bool  // pool's connections can be severed
 	turns         atomic.Int64 // of other goroutines in pool, which are over
 	subscriptions pubsub.Group
@@ -38,23 +42,6 @@ type conn struct {
 // Format implements [fmt.Formatter], so that no way of printing shows a password, or
 // reads what calls are changing.
 func (*conn) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "redigo.Conn") }
-
-// A promptness tells when getting a connection of a pool ends as soon as ctx does.
-type promptness int
-
-const (
-	never    promptness = iota
-	whenIdle            // when one is idle
-	always
-)
-
-// promptnessOf is that of an application's pool, whose functions may do anything.
-func promptnessOf(pool *redis.Pool) promptness {
-	if pool.DialContext == nil || pool.TestOnBorrow != nil || pool.TestOnBorrowContext != nil {
-		return never
-	}
-	return whenIdle
-}
 
 // wrapPool returns a conn on the application's pool, of which it closes nothing.
 func wrapPool(pool *redis.Pool) (*conn, error) {
@@ -70,7 +57,7 @@ func wrapPool(pool *redis.Pool) (*conn, error) {
 		dial:     dial,
 		patience: driver.DefaultTimeout,
 		silence:  driver.DefaultTimeout,
-		prompt:   promptnessOf(pool),
+		quick:    pool.DialContext != nil && pool.TestOnBorrow == nil && pool.TestOnBorrowContext == nil, // which may do anything
 		distrust: func(time.Time) {},
 		close:    func() {},
 	}, nil
@@ -106,6 +93,23 @@ func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 	return results
 }
 
+// openAside has f make or take a connection, and returns when ctx ends or c is closed all the same.
+func (c *conn) openAside(ctx context.Context, f func() (redis.Conn, error)) (redis.Conn, error) {
+	return aside.Open(ctx, c.life.Done(), f, func(late redis.Conn) { _ = late.Close() })
+}
+
+func (c *conn) enter(k *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.underway[k] = struct{}{}
+}
+
+func (c *conn) leave(k *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.underway, k)
+}
+
 // Describe implements [driver.Describer]. The application's pool counts as
 // [driver.ModeSingle], whatever its Dial function does.
 func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
@@ -117,7 +121,11 @@ func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
 func (c *conn) Close() error {
 	c.end()
 	c.turns.Load() // so that they have been before the application closes the pool, also for the race detector
-	c.underway.cutAll()
+	c.mu.Lock()
+	for k := range c.underway {
+		k.cut() // one that comes later sees that c is closed
+	}
+	c.mu.Unlock()
 	c.close()
 	return c.subscriptions.Close()
 }

@@ -46,6 +46,7 @@ func connector(open func() (*conn, error)) driver.Connector {
 			return nil, err
 		}
 		c.life, c.end = context.WithCancel(context.Background())
+		c.underway = map[*call]struct{}{}
 		return c, nil
 	})
 }

@@ -1,6 +1,7 @@
 package redigo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -43,10 +44,7 @@ type opener struct {
 func openPool(cfg driver.Config) *conn {
 	cfg = cfg.WithDefaults()
 	o := &opener{cfg: cfg, dialer: netdial.New(cfg), masters: masters{dialers: map[string]*netdial.Dialer{}}}
-	size := cfg.PoolSize
-	if size <= 0 {
-		size = connsPerCPU * runtime.GOMAXPROCS(0)
-	}
+	size := cmp.Or(cfg.PoolSize, connsPerCPU*runtime.GOMAXPROCS(0))
 	pool := &redis.Pool{
 		DialContext:         o.dial,
 		TestOnBorrowContext: o.check,
@@ -64,7 +62,7 @@ func openPool(cfg driver.Config) *conn {
 		mode:     cfg.Mode,
 		patience: cfg.DialTimeout + cfg.Timeout,
 		silence:  cfg.Timeout,
-		prompt:   always,
+		own:      true,
 		distrust: o.distrust,
 		// The pool is not closed, which in redigo 1.9.3 races with the calls that wait. Without connections
 		// nothing is left of it: each of these calls has its turn, and finds that none can be made.
@@ -126,6 +124,6 @@ func (o *opener) connect(ctx context.Context, network, addr, username string, pa
 
 // ask is redis.DoContext with the values and errors of package driver.
 func ask(ctx context.Context, rc redis.Conn, command ...string) (any, error) {
-	reply, err := redis.DoContext(rc, ctx, command[0], arguments(command)...)
+	reply, err := redis.DoContext(rc, ctx, command[0], appendArguments(nil, driver.Command{Args: command})...)
 	return value(reply), answered(err)
 }

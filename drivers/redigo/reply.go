@@ -9,39 +9,25 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// arguments are what redigo wants after a command's name.
-func arguments(command []string) []any {
-	return appendArguments(make([]any, 0, len(command)-1), driver.Command{Args: command})
-}
-
 // appendArguments adds those of cmd. How many keys a script has is an int, as redigo's own Script
 // has it: a connection of the application's own make that changes keys reads it.
 func appendArguments(args []any, cmd driver.Command) []any {
-	before := len(args)
-	for _, arg := range cmd.Args[1:] {
-		args = append(args, argument(arg))
-	}
-	if i := cmd.FirstKey - 1; i > 1 && cmd.Args[i] == strconv.Itoa(cmd.NumKeys) {
-		args[before+i-1] = cmd.NumKeys
+	for i, arg := range cmd.Args[1:] {
+		frequent, ok := frequently[arg]
+		switch {
+		case i > 0 && i == cmd.FirstKey-2 && arg == strconv.Itoa(cmd.NumKeys):
+			args = append(args, cmd.NumKeys)
+		case ok:
+			args = append(args, frequent)
+		default:
+			args = append(args, arg)
+		}
 	}
 	return args
 }
 
-// argument makes a string one of redigo's, for the most frequent ones without allocating.
-func argument(s string) any {
-	switch s {
-	case "NX":
-		return "NX"
-	case "PX":
-		return "PX"
-	}
-	if len(s) == 1 && '0' <= s[0] && s[0] <= '9' {
-		return digits[s[0]-'0']
-	}
-	return s
-}
-
-var digits = [...]any{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
+// frequently are the arguments that need not be allocated for each command.
+var frequently = map[string]any{"NX": "NX", "PX": "PX", "0": "0", "1": "1", "2": "2", "3": "3"}
 
 // value makes a [driver.Value] of a reply. It changes arrays in place.
 func value(reply any) driver.Value {

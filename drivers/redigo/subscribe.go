@@ -7,7 +7,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/golocker/golocker/locker/driver"
-	"github.com/golocker/golocker/locker/driver/aside"
 	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
@@ -22,9 +21,7 @@ func (c *conn) Subscribe(ctx context.Context) (driver.Subscription, error) {
 func (c *conn) dialPubSub(ctx context.Context) (pubsub.Conn, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
-	rc, err := aside.Open(bounded, c.life.Done(), func() (redis.Conn, error) {
-		return c.dial(bounded)
-	}, func(late redis.Conn) { _ = late.Close() })
+	rc, err := c.openAside(bounded, func() (redis.Conn, error) { return c.dial(bounded) })
 	if err != nil {
 		return nil, c.unconnected(ctx, err)
 	}
@@ -45,7 +42,7 @@ func newPubsubConn(rc redis.Conn) (pubsub.Conn, error) {
 type pubsubConn struct{ redis.ConnWithTimeout }
 
 func (c *pubsubConn) Send(_ context.Context, args ...string) error {
-	if err := c.ConnWithTimeout.Send(args[0], arguments(args)...); err != nil {
+	if err := c.ConnWithTimeout.Send(args[0], appendArguments(nil, driver.Command{Args: args})...); err != nil {
 		return err
 	}
 	return c.Flush()
