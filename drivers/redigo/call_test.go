@@ -2,12 +2,16 @@ package redigo
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 type idleConn struct{ redis.Conn }
@@ -77,4 +81,12 @@ func TestDistrustIsNotTakenBack(t *testing.T) {
 	o.distrust(now)
 	o.distrust(now.Add(-2 * time.Second))
 	assert.ErrorIs(t, o.check(t.Context(), idleConn{}, now.Add(-time.Second)), errSuspect)
+}
+
+// What stands before the keys is how many they are in scripts, and not everywhere.
+func TestWhatStandsBeforeKeysIsKept(t *testing.T) {
+	for _, args := range [][]string{{"EVALSHA", "sha", "1", "k", "v"}, {"SINTERCARD", "1", "k"}, {"OBJECT", "ENCODING", "k"}, {"X", "y", "2", "k"}, {"GET", "k"}} {
+		cmd := driver.Command{Args: args, FirstKey: slices.Index(args, "k"), NumKeys: 1}
+		assert.Equal(t, fmt.Sprint(args[1:]), fmt.Sprint(appendArguments(nil, cmd)))
+	}
 }

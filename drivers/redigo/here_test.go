@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -215,6 +216,36 @@ func TestCallsThatWaitForTheConnectionThatWasIdleEndPromptly(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A call without a deadline waits for it no longer than for any other.
+func TestCallsWithoutADeadlineWaitNoLongerForTheConnectionThatWasIdle(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		pool := r.pool()
+		pool.MaxActive, pool.Wait = 1, true
+		c := r.wrap(pool)
+		do(t, c, "PING")
+		var others redis.Conn
+		start := time.Now()
+		_, err := c.Do(hooked{t.Context(), sync.OnceFunc(func() { others = pool.Get() }), func() {}}, command("SET", "k", "v"))
+		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		assert.Equal(t, driver.DefaultTimeout, time.Since(start))
+		require.NoError(t, others.Close())
+	})
+}
+
+// Nothing is done for a call that had ended before.
+func TestCallsThatHadEndedMakeNoConnection(t *testing.T) {
+	bothWays(t, func(t *testing.T, r *rig, c driver.Conn) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := c.Do(ctx, command("PING"))
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		synctest.Wait()
+		require.Zero(t, r.Dials())
+	})
 }
 
 // Applications test in bubbles, in which a channel of another one ends the program.

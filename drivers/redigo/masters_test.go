@@ -40,3 +40,19 @@ func TestWhoIsLateDoesNotBringTheFormerMasterBack(t *testing.T) {
 	_, err = conns["master:1"].Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it has ended")
 }
+
+// A master that is named while the Conn is closed is not dialed: nobody would close the connection.
+func TestNoMasterIsDialedAfterClose(t *testing.T) {
+	life, end := context.WithCancel(t.Context())
+	end()
+	o := &opener{
+		conn:    &conn{life: life},
+		masters: masters{dialers: map[string]*netdial.Dialer{}},
+		cfg: driver.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+			t.Error("dialed")
+			return nil, io.EOF
+		}},
+	}
+	_, err := o.dialNamed(t.Context(), "tcp", "master:1")
+	require.Error(t, err)
+}

@@ -15,7 +15,7 @@ func appendArguments(args []any, cmd driver.Command) []any {
 	for i, arg := range cmd.Args[1:] {
 		frequent, ok := frequently[arg]
 		switch {
-		case i > 0 && i == cmd.FirstKey-2 && arg == strconv.Itoa(cmd.NumKeys):
+		case i == cmd.FirstKey-2 && arg == strconv.Itoa(cmd.NumKeys):
 			args = append(args, cmd.NumKeys)
 		case ok:
 			args = append(args, frequent)
