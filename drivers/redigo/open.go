@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +38,7 @@ type opener struct {
 	masters   masters                   // with Sentinel
 	sentinel  atomic.Int64              // index of the Sentinel that answered last
 	listening atomic.Bool               // to a Sentinel, or its ACL forbids it
+	listener  sync.WaitGroup            // of who does so; begun with conn.mu, if not after Close
 	teller    atomic.Int64              // index of that Sentinel, or of the one that is dialed
 }
 
@@ -69,6 +71,7 @@ func openPool(cfg driver.Config) *conn {
 		close: func() {
 			o.dialer.Close()
 			o.leaveFor("", false)
+			o.listener.Wait()
 		},
 	}
 	return o.conn

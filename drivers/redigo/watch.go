@@ -13,15 +13,17 @@ import (
 // beginToListen has the opener told by a Sentinel when another server becomes the master, if it is not yet: it
 // keeps a connection to one of them as long as one answers. It waits for nothing.
 func (o *opener) beginToListen() {
-	if o.listening.Swap(true) {
+	o.conn.mu.Lock()
+	defer o.conn.mu.Unlock()
+	if o.conn.life.Err() != nil || o.listening.Swap(true) {
 		return
 	}
 	o.teller.Store(o.sentinel.Load() - 1) // the next one is the first to be dialed
-	go func() {
+	o.listener.Go(func() {
 		refusal, refused := errors.AsType[*driver.ServerError](o.listen())
 		// If it was refused, what there is besides is masterLifetime. Else the next dial tries again.
 		o.listening.Store(refused && refusal.Code == "NOPERM")
-	}()
+	})
 }
 
 // listen returns why the opener is told nothing any more.
