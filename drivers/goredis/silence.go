@@ -34,13 +34,7 @@ type hosts struct {
 	distrusted atomic.Int64  // when all were last; 0 for never
 
 	mu   sync.Mutex
-	open map[string]*host // by address
-}
-
-// A host is there as long as a connection to it is open.
-type host struct {
-	conns    int          // guarded by hosts.mu
-	doubtful atomic.Int64 // when a connection must have brought something since; 0 for whenever
+	open map[*watched]struct{}
 }
 
 // patience is that of hosts, or half the timeout of a reply. It has to be over before a call gives
@@ -49,7 +43,7 @@ type host struct {
 const patience = 400 * time.Millisecond
 
 func newHosts(dial driver.DialFunc, dialTimeout, timeout time.Duration) *hosts {
-	return &hosts{dial: dial, shaking: dialTimeout, patience: min(patience, timeout/2), begun: time.Now(), open: map[string]*host{}}
+	return &hosts{dial: dial, shaking: dialTimeout, patience: min(patience, timeout/2), begun: time.Now(), open: map[*watched]struct{}{}}
 }
 
 // Dial is go-redis' dialer.
@@ -59,66 +53,44 @@ func (h *hosts) Dial(ctx context.Context, network, addr string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
+	c := &watched{Conn: conn, hosts: h, addr: addr, shakenBy: begun.Add(h.shaking), lookedUp: lookedUp}
+	c.late = time.AfterFunc(h.patience, func() { h.doubt(addr, h.now()-int64(h.patience)) })
+	c.late.Stop()
+	c.heard.Store(h.now())
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	to := h.open[addr]
-	if to == nil {
-		to = &host{}
-		h.open[addr] = to
-	}
-	to.conns++
-	c := &watched{Conn: conn, hosts: h, host: to, shakenBy: begun.Add(h.shaking), lookedUp: lookedUp}
-	c.heard.Store(h.now())
-	c.forget = sync.OnceFunc(func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if to.conns--; to.conns == 0 {
-			delete(h.open, addr)
-		}
-	})
+	h.open[c] = struct{}{}
 	return c, nil
 }
 
 // now is a time in ns, above 0.
 func (h *hosts) now() int64 { return int64(time.Since(h.begun)) + 1 }
 
-// A watched connection is in doubt if it has brought nothing for as long as its host is, or if
-// it was made before all were distrusted.
+// A watched connection is not used any more if it is in doubt, or if it was made before all were
+// distrusted.
 type watched struct {
 	net.Conn
 	hosts    *hosts
-	host     *host
+	addr     string       // of its host
 	shakenBy time.Time    // when the handshake has to be over; zero when it is
-	writeBy  time.Time    // the deadline that go-redis has set
 	lookedUp int64        // when its address was, or a moment before
 	expects  atomic.Bool  // a reply: what waits for messages sets no deadline
-	asked    atomic.Int64 // when the reply was begun to be read
 	late     *time.Timer  // of that reply
 	heard    atomic.Int64 // when it last brought something
-	forget   func()
+	doubtful atomic.Bool  // it has brought nothing since its host is in doubt
 }
 
 var _ syscall.Conn = (*watched)(nil)
 
-// SetReadDeadline implements [net.Conn]. SetDeadline, by which go-redis takes the deadlines from
-// an idle connection, is the Conn's.
+// SetReadDeadline implements [net.Conn]. During the handshake the deadline is that of connecting if
+// it is earlier. (There is room for all that a handshake writes, which needs no deadline.) SetDeadline,
+// by which go-redis takes the deadlines from an idle connection, is the Conn's.
 func (c *watched) SetReadDeadline(t time.Time) error {
 	c.expects.Store(!t.IsZero())
-	return c.Conn.SetReadDeadline(c.within(t))
-}
-
-// SetWriteDeadline implements [net.Conn].
-func (c *watched) SetWriteDeadline(t time.Time) error {
-	c.writeBy = t
-	return c.Conn.SetWriteDeadline(c.within(t))
-}
-
-// within returns the deadline t, or during the handshake that of connecting if it is earlier.
-func (c *watched) within(t time.Time) time.Time {
-	if !c.shakenBy.IsZero() && (t.IsZero() || c.shakenBy.Before(t)) {
-		return c.shakenBy
+	if !c.shakenBy.IsZero() && c.shakenBy.Before(t) {
+		t = c.shakenBy
 	}
-	return t
+	return c.Conn.SetReadDeadline(t)
 }
 
 // Write implements [net.Conn]. go-redis gives its handshake the timeouts of commands, and does
@@ -126,7 +98,6 @@ func (c *watched) within(t time.Time) time.Time {
 func (c *watched) Write(p []byte) (int, error) {
 	if !c.shakenBy.IsZero() && !shakesHands(p) {
 		c.shakenBy = time.Time{}
-		_ = c.Conn.SetWriteDeadline(c.writeBy) // if it fails, so does Write
 	}
 	return c.Conn.Write(p)
 }
@@ -140,41 +111,44 @@ func shakesHands(request []byte) bool {
 // Read implements [net.Conn].
 func (c *watched) Read(p []byte) (int, error) {
 	if c.expects.Load() {
-		c.asked.Store(c.hosts.now())
-		if c.late == nil {
-			c.late = time.AfterFunc(c.hosts.patience, func() { c.host.doubt(c.asked.Load()) })
-		} else {
-			c.late.Reset(c.hosts.patience)
-		}
+		c.late.Reset(c.hosts.patience)
 		defer c.late.Stop()
 	}
 	n, err := c.Conn.Read(p)
 	switch {
 	case n > 0:
 		c.heard.Store(c.hosts.now())
+		c.doubtful.Store(false)
 	case err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed):
-		c.host.doubt(c.hosts.now())
+		c.hosts.doubt(c.addr, c.hosts.now())
 	}
 	return n, err
 }
 
-// doubt puts in doubt what brings nothing after the time at.
-func (h *host) doubt(at int64) { raise(&h.doubtful, at) }
+// doubt puts in doubt what goes to addr and has brought nothing after the time at.
+func (h *hosts) doubt(addr string, at int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.open {
+		if c.addr == addr && c.heard.Load() <= at {
+			c.doubtful.Store(true)
+		}
+	}
+}
 
 // distrust puts in doubt what there is, and what is being dialed: the name may have been looked
 // up already.
-func (h *hosts) distrust() { raise(&h.distrusted, h.now()) }
-
-// raise has t be the time at, or a later one.
-func raise(t *atomic.Int64, at int64) {
-	for last := t.Load(); at > last && !t.CompareAndSwap(last, at); {
-		last = t.Load()
-	}
+func (h *hosts) distrust() {
+	h.mu.Lock() // else an earlier time might come later
+	defer h.mu.Unlock()
+	h.distrusted.Store(h.now())
 }
 
 // Close implements [net.Conn].
 func (c *watched) Close() error {
-	c.forget()
+	c.hosts.mu.Lock()
+	delete(c.hosts.open, c)
+	c.hosts.mu.Unlock()
 	return c.Conn.Close()
 }
 
@@ -183,7 +157,7 @@ var errInDoubt = errors.New("goredis: another connection has broken, is late, wa
 // SyscallConn is what go-redis asks for before it uses a connection, to see whether the
 // server has closed it. It drops the connection at an error.
 func (c *watched) SyscallConn() (syscall.RawConn, error) {
-	if c.heard.Load() <= c.host.doubtful.Load() || c.lookedUp <= c.hosts.distrusted.Load() {
+	if c.doubtful.Load() || c.lookedUp <= c.hosts.distrusted.Load() {
 		return nil, errInDoubt
 	}
 	below := c.Conn
