@@ -45,11 +45,11 @@ const masterLifetime = 10 * time.Second
 func openConn(cfg driver.Config) driver.Conn {
 	dialer := netdial.New(cfg)
 	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
-		addr, err := withHost(addr, cfg.Addrs)
+		host, err := withHost(addr, cfg.Addrs)
 		if err != nil {
-			return nil, err
+			return nil, &netdial.Error{Addr: addr, Err: err}
 		}
-		return dialer.Dial(ctx, cfg.Network, addr)
+		return dialer.Dial(ctx, cfg.Network, host)
 	}
 	hosts := newHosts(dial, cfg.DialTimeout, cfg.Timeout)
 	options := options(cfg, hosts.Dial)
@@ -74,7 +74,7 @@ func openConn(cfg driver.Config) driver.Conn {
 // machine, where another server may be, which would take the locks.
 func withHost(addr string, seeds []string) (string, error) {
 	if strings.HasPrefix(addr, "?:") {
-		return "", noHost("a node of the Cluster has no hostname, which is what its nodes are to tell: set its cluster-announce-hostname, or cluster-preferred-endpoint-type to ip")
+		return "", errors.New("a node of the Cluster has no hostname, which is what its nodes are to tell: set its cluster-announce-hostname, or cluster-preferred-endpoint-type to ip")
 	}
 	port, missing := strings.CutPrefix(addr, ":")
 	if !missing {
@@ -83,18 +83,13 @@ func withHost(addr string, seeds []string) (string, error) {
 	host, _, err := net.SplitHostPort(seeds[0])
 	for _, seed := range seeds[1:] {
 		if other, _, _ := net.SplitHostPort(seed); other != host {
-			return "", noHost("a node of the Cluster does not tell its host, and which of several was asked is not known: set its cluster-announce-ip")
+			return "", errors.New("a node of the Cluster does not tell its host, and which of several was asked is not known: set its cluster-announce-ip")
 		}
 	}
 	if err != nil {
-		return "", noHost(err.Error())
+		return "", err
 	}
 	return net.JoinHostPort(host, port), nil
-}
-
-// noHost is of a dial that comes to nothing.
-func noHost(why string) error {
-	return &net.OpError{Op: "dial", Net: "tcp", Err: errors.New(why)}
 }
 
 func options(cfg driver.Config, dial driver.DialFunc) *redis.UniversalOptions {

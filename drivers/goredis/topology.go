@@ -35,7 +35,7 @@ const (
 func (t *topology) ask(life context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.cluster == nil || t.closed || !t.asked.IsZero() && time.Since(t.asked) < askPause {
+	if t.cluster == nil || t.closed || time.Since(t.asked) < askPause {
 		return
 	}
 	t.asked = time.Now()
