@@ -3,7 +3,6 @@ package goredis
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,7 +28,7 @@ func (c *conn) dialPubSub(ctx context.Context) (pubsub.Conn, error) {
 		ps.Close()
 		return nil, c.failure(ctx, pingErr)
 	}
-	return c.newPubSubConn(ps), nil
+	return &pubsubConn{conn: c, ps: ps, closed: make(chan struct{})}, nil
 }
 
 // A pubsubConn makes one network connection of a redis.PubSub, which would
@@ -39,59 +38,11 @@ func (c *conn) dialPubSub(ctx context.Context) (pubsub.Conn, error) {
 type pubsubConn struct {
 	conn     *conn
 	ps       *redis.PubSub
-	arrivals chan arrival
+	answered bool // by the reply to the PING of dialPubSub
 	closed   chan struct{}
-	closing  sync.Once
 }
 
 var _ pubsub.Conn = (*pubsubConn)(nil)
-
-// An arrival is what redis.PubSub.Receive returns.
-type arrival struct {
-	reply any
-	err   error
-}
-
-func (c *conn) newPubSubConn(ps *redis.PubSub) *pubsubConn {
-	p := &pubsubConn{conn: c, ps: ps, arrivals: make(chan arrival), closed: make(chan struct{})}
-	go p.read()
-	return p
-}
-
-// read receives until Close. The first error that is no reply is the last: from
-// then on it is all that arrives.
-//
-// What arrives first answers the PING of dialPubSub. If that is an error, it is kept from
-// who subscribes: a server that is loading refuses PING and not SUBSCRIBE, and so may an ACL.
-func (p *pubsubConn) read() {
-	a := p.receive()
-	if reply, refused := serverError(a.err); refused {
-		if a = p.receive(); a.lost() {
-			a.err = fmt.Errorf("%w, after PING was answered %v", a.err, reply)
-		}
-	}
-	for {
-		select {
-		case p.arrivals <- a:
-		case <-p.closed:
-			return
-		}
-		if !a.lost() {
-			a = p.receive()
-		}
-	}
-}
-
-func (p *pubsubConn) receive() arrival {
-	reply, err := p.ps.Receive(noRedial(context.Background()))
-	return arrival{reply, err}
-}
-
-// lost reports whether nothing arrives any more.
-func (a arrival) lost() bool {
-	_, refused := serverError(a.err)
-	return a.err != nil && !refused
-}
 
 // Send implements [pubsub.Conn].
 func (p *pubsubConn) Send(ctx context.Context, args ...string) error {
@@ -120,19 +71,21 @@ func (p *pubsubConn) send(ctx context.Context, name string, channels []string) e
 }
 
 // Receive implements [pubsub.Conn].
+//
+// What arrives first answers the PING of dialPubSub. If that is an error, it is kept from
+// who subscribes: a server that is loading refuses PING and not SUBSCRIBE, and so may an ACL.
 func (p *pubsubConn) Receive(ctx context.Context) (pubsub.Event, error) {
-	var a arrival
-	select {
-	case a = <-p.arrivals:
-	case <-p.closed:
-		a.err = driver.ErrClosed
-	case <-ctx.Done():
-		a.err = ctx.Err()
+	reply, err := p.receive(ctx)
+	if refusal, refused := serverError(err); refused && !p.answered {
+		if reply, err = p.receive(ctx); err != nil {
+			err = fmt.Errorf("%w, after PING was answered %v", err, refusal)
+		}
 	}
-	if a.err != nil {
-		return pubsub.Event{}, p.conn.failure(ctx, a.err)
+	p.answered = true
+	if err != nil {
+		return pubsub.Event{}, p.conn.failure(ctx, err)
 	}
-	switch reply := a.reply.(type) {
+	switch reply := reply.(type) {
 	case *redis.Message:
 		return pubsub.Event{Kind: pubsub.Message, Channel: reply.Channel, Payload: reply.Payload}, nil
 	case *redis.Subscription:
@@ -143,14 +96,30 @@ func (p *pubsubConn) Receive(ctx context.Context) (pubsub.Event, error) {
 	return pubsub.Event{}, nil
 }
 
+func (p *pubsubConn) receive(ctx context.Context) (any, error) {
+	a := &arrival{ps: p.ps}
+	if err := p.conn.crew.Call(ctx, p.closed, a); err != nil {
+		return nil, err
+	}
+	return a.reply, a.err
+}
+
+// An arrival is what redis.PubSub.Receive returns.
+type arrival struct {
+	ps    *redis.PubSub
+	reply any
+	err   error
+}
+
+// Run is called aside, and perhaps alone.
+func (a *arrival) Run() { a.reply, a.err = a.ps.Receive(ended) }
+
 var acknowledgements = map[string]pubsub.Kind{"subscribe": pubsub.Subscribed, "unsubscribe": pubsub.Unsubscribed}
 
 // Close implements [pubsub.Conn]. It does not wait for a redis.PubSub that dials.
 func (p *pubsubConn) Close() error {
-	p.closing.Do(func() {
-		close(p.closed)
-		go p.ps.Close()
-	})
+	close(p.closed)
+	go p.ps.Close()
 	return nil
 }
 
@@ -163,3 +132,6 @@ func noRedial(ctx context.Context) context.Context {
 	cancel()
 	return ctx
 }
+
+// ended is that to receive with, however long it takes.
+var ended = noRedial(context.Background())

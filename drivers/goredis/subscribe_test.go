@@ -105,7 +105,6 @@ func TestPubSubConnRefusesOtherCommands(t *testing.T) {
 	defer client.Close()
 	c := wrapClient(client)
 	defer c.Close()
-	p := c.newPubSubConn(client.Subscribe(context.Background()))
-	defer p.Close()
+	p := &pubsubConn{conn: c, ps: client.Subscribe(t.Context())}
 	assert.ErrorIs(t, p.Send(t.Context(), "PSUBSCRIBE", "*"), driver.ErrUnsupported)
 }

@@ -37,7 +37,7 @@ type Conn interface {
 	// the connection is broken; an error reply is a *driver.ServerError and
 	// does not mean that.
 	Receive(ctx context.Context) (Event, error)
-	// Close closes the network connection. What it returns is ignored.
+	// Close closes the network connection. It is called once, and what it returns is ignored.
 	Close() error
 }
 
