@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync"
 
 	rue "github.com/redis/rueidis"
 
@@ -22,7 +21,6 @@ type channelConn struct {
 	lost     <-chan error
 	arrivals chan arrival
 	closed   chan struct{}
-	closing  sync.Once
 }
 
 // An arrival is what Receive returns.
@@ -113,10 +111,8 @@ func (s *channelConn) Receive(ctx context.Context) (pubsub.Event, error) {
 // Close implements [pubsub.Conn]. If the server hangs, rueidis waits for it for a
 // second, or two where it speaks RESP2; that is not waited for.
 func (s *channelConn) Close() error {
-	s.closing.Do(func() {
-		close(s.closed) // the hooks must not block
-		go s.client.Close()
-	})
+	close(s.closed) // the hooks must not block
+	go s.client.Close()
 	return nil
 }
 
