@@ -192,7 +192,7 @@ type exchange struct {
 	args   [12]any
 }
 
-func (c *conn) newExchange(ctx context.Context, cmds ...driver.Command) *exchange {
+func (c *conn) newExchange(ctx context.Context, cmds []driver.Command) *exchange {
 	e := &exchange{ctx: callContext{ctx, c}}
 	if e.commands = e.single[:]; len(cmds) != 1 {
 		e.commands = make([]command, len(cmds))

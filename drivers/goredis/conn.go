@@ -21,8 +21,6 @@ var (
 	_ driver.Describer  = (*conn)(nil)
 )
 
-var errNoCommand = errors.New("goredis: a command without a name")
-
 // A conn is a go-redis client, wrapped or its own.
 type conn struct {
 	mode   driver.Mode
@@ -60,37 +58,6 @@ func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dia
 		return err
 	})
 	return c
-}
-
-// Do implements [driver.Conn].
-func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
-	if cmd.Name() == "" {
-		return nil, driver.NotSent(errNoCommand)
-	}
-	if err := c.ready(ctx); err != nil {
-		return nil, err
-	}
-	e := c.newExchange(ctx, cmd)
-	if err := c.run(ctx, e); err != nil {
-		return nil, err
-	}
-	rc := &e.commands[0]
-	v, err := rc.result()
-	if err != nil {
-		return nil, c.commandFailure(ctx, rc, err)
-	}
-	return toValue(v), nil
-}
-
-// run runs task, and returns when it has, or as soon as the Conn is closed or ctx
-// ends. Then the task goes on alone, and must not be touched: go-redis heeds no
-// cancellation once it has a connection, and no deadline unless it is told to.
-func (c *conn) run(ctx context.Context, task aside.Task) error {
-	if err := c.crew.Call(ctx, c.life.Done(), task); err != nil {
-		c.nodes.ask(c.life)
-		return fmt.Errorf("goredis: no reply yet: %w", err)
-	}
-	return nil
 }
 
 // ready returns an error if the Conn is closed or ctx has ended.

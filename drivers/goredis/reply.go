@@ -79,14 +79,22 @@ func toValue(v any) driver.Value {
 // commandFailure converts the error of rc. An error reply to a command that go-redis has
 // not begun to write answers something else: what sets up a connection, or asks a Sentinel
 // for the master or a Cluster for its slots. And of one that it has begun to write nothing
-// proves that it was not sent: the error may be that of another client, which a hook has used.
-func (c *conn) commandFailure(ctx context.Context, rc *command, err error) error {
+// proves that it was not sent: the error may be that of another client, which a hook has used, or in
+// a pipeline that of one behind it, where the connection broke.
+//
+// In a Cluster there is a pipeline for each node, and an error of one that is no reply proves nothing: when
+// go-redis maps commands to nodes again, after a redirection or because it had no connection to
+// a node, and then loses the connection to the new node, some commands keep their
+// former error.
+func (c *conn) commandFailure(ctx context.Context, e *exchange, rc *command, err error) error {
 	begun := rc.begun.Load()
-	switch reply, ok := serverError(err); {
-	case ok && !begun:
-		return driver.NotSent(fmt.Errorf("goredis: no connection: %w", reply))
-	case begun && !ok:
+	reply, refused := serverError(err)
+	unsure := c.mode == driver.ModeCluster && len(e.commands) > 1 && (!refused || reply.Code == "MOVED" || reply.Code == "ASK")
+	switch {
+	case unsure, begun && !refused:
 		return c.unknownFailure(ctx, err)
+	case refused && !begun:
+		return driver.NotSent(fmt.Errorf("goredis: no connection: %w", reply))
 	case !begun && c.dialer != nil: // it broke while it was set up, and no hook has sent something else
 		return driver.NotSent(c.failure(ctx, err))
 	}
