@@ -130,13 +130,11 @@ func (s *channelConn) onMessage(m rue.PubSubMessage) {
 }
 
 func (s *channelConn) onSubscription(sub rue.PubSubSubscription) {
-	kind := pubsub.Other
-	switch {
-	case sub.Channel == probe:
-	case sub.Kind == "subscribe":
-		kind = pubsub.Subscribed
-	case sub.Kind == "unsubscribe":
-		kind = pubsub.Unsubscribed
+	kind := acknowledgements[sub.Kind]
+	if sub.Channel == probe {
+		kind = pubsub.Other
 	}
 	s.arrive(arrival{event: pubsub.Event{Kind: kind, Channel: sub.Channel}})
 }
+
+var acknowledgements = map[string]pubsub.Kind{"subscribe": pubsub.Subscribed, "unsubscribe": pubsub.Unsubscribed}
