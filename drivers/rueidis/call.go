@@ -15,13 +15,13 @@ import (
 
 // A gate bounds how many calls are with rueidis at the same time, those whose
 // caller has given up included. Without it they would pile up on a server that
-// hangs, at the rate of requests. A Cluster has a gate for each of clusterGates
+// hangs, at the rate of requests. A Cluster has a gate for each of as many
 // ranges of slots, so that a server that hangs keeps nothing from the others.
 type gate chan struct{}
 
 const (
-	maxInFlight  = 1<<ringScale - 8 // leaves rueidis room for its PINGs
-	clusterGates = 64
+	maxInFlight = 1<<ringScale - 8 // leaves rueidis room for its PINGs
+	gates       = 64
 )
 
 // A callContext is the ctx that rueidis sees of a call. It ends only with the
@@ -111,12 +111,11 @@ func (c *conn) make(ctx context.Context, g gate, k *call) error {
 
 // ended says why a call did not wait any longer, and what it waited for.
 func (c *conn) ended(ctx context.Context, what string) error {
-	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("rueidis: %s: %w", what, ctx.Err())
-	case c.life.Err() != nil:
-		return fmt.Errorf("rueidis: %s: %w", what, driver.ErrClosed)
-	default:
-		return fmt.Errorf("rueidis: %s for %v: %w", what, c.limit, os.ErrDeadlineExceeded)
+	err := ctx.Err()
+	if c.life.Err() != nil {
+		err = driver.ErrClosed
+	} else if err == nil {
+		err = fmt.Errorf("given up after %v: %w", c.limit, os.ErrDeadlineExceeded)
 	}
+	return fmt.Errorf("rueidis: %s: %w", what, err)
 }

@@ -34,7 +34,7 @@ type conn struct {
 	decorated bool            // client is not rueidis' own, see isDecorated
 	dialer    *netdial.Dialer // nil for a wrapped client
 	limit     time.Duration   // of a call, see call
-	gates     []gate          // one, or one for each part of a Cluster's slots
+	gates     [gates]gate     // the first one, or in a Cluster one for each part of its slots
 	crew      aside.Crew      // makes the calls
 	dedicator dedicator       // has the connections of subs
 	subs      pubsub.Group
@@ -44,10 +44,7 @@ type conn struct {
 }
 
 func newConn(client rue.Client, dialer *netdial.Dialer, limit time.Duration) *conn {
-	c := &conn{client: client, decorated: isDecorated(client), dialer: dialer, limit: limit, gates: make([]gate, 1), dedicator: newDedicator()}
-	if client.Mode() == rue.ClientModeCluster {
-		c.gates = make([]gate, clusterGates)
-	}
+	c := &conn{client: client, decorated: isDecorated(client), dialer: dialer, limit: limit, dedicator: newDedicator()}
 	for i := range c.gates {
 		c.gates[i] = make(gate, maxInFlight)
 	}
@@ -55,11 +52,9 @@ func newConn(client rue.Client, dialer *netdial.Dialer, limit time.Duration) *co
 	return c
 }
 
-func (c *conn) isCluster() bool { return len(c.gates) > 1 }
-
 // Do implements [driver.Conn].
 func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
-	completed, gate, err := c.build(ctx, cmd, "")
+	completed, gate, err := c.build(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -77,9 +72,8 @@ func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Result {
 	results := make([]driver.Result, len(cmds))
 	pipelines := map[gate]*pipeline{}
-	keyless := anyKey()
 	for i, cmd := range cmds {
-		completed, gate, err := c.build(ctx, cmd, keyless)
+		completed, gate, err := c.build(ctx, cmd)
 		if err != nil {
 			results[i].Err = err
 			continue
@@ -126,30 +120,23 @@ func (p *pipeline) send(ctx context.Context, c *conn, g gate) {
 	}
 }
 
-// anyKey returns a key in a random slot, to send commands without keys to a
-// random master of a Cluster: rueidis would choose among the replicas too.
-func anyKey() string { return strconv.Itoa(rand.IntN(driver.Slots)) }
-
 // ready returns an error if a call with ctx has nothing to begin.
 func (c *conn) ready(ctx context.Context) error {
-	if c.life.Err() != nil {
-		return fmt.Errorf("rueidis: %w", driver.ErrClosed)
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("rueidis: %w", ctx.Err())
+	if c.life.Err() != nil || ctx.Err() != nil {
+		return driver.NotSent(c.ended(ctx, "not sent"))
 	}
 	return nil
 }
 
 // build makes cmd a command for the client, which in a Cluster goes where its
-// keys are, or keyless is if it has none, which "" leaves open, and returns the gate for it. It avoids
+// keys are, and returns the gate for it. It avoids
 // everything that makes rueidis panic. Its errors are marked not sent; that of
 // keys in different slots is also the [driver.ServerError] that a server would
 // give.
 //
 // The command is neither retryable nor read-only, so that rueidis never sends it
 // again, whatever the options of a wrapped client.
-func (c *conn) build(ctx context.Context, cmd driver.Command, keyless string) (rue.Completed, gate, error) {
+func (c *conn) build(ctx context.Context, cmd driver.Command) (rue.Completed, gate, error) {
 	fail := func(err error) (rue.Completed, gate, error) {
 		return rue.Completed{}, nil, driver.NotSent(err)
 	}
@@ -166,12 +153,12 @@ func (c *conn) build(ctx context.Context, cmd driver.Command, keyless string) (r
 	}
 	// Pipelined even where the client does not by itself, see callContext.
 	completed := c.client.B().Arbitrary(cmd.Args...).Build().ToPipe()
-	if !c.isCluster() {
+	if c.client.Mode() != rue.ClientModeCluster {
 		return completed, c.gates[0], nil
 	}
-	key := keyless
-	if key == "" && cmd.NumKeys == 0 {
-		key = anyKey()
+	key := ""
+	if cmd.NumKeys == 0 { // it goes to any master: rueidis would choose among the replicas, too
+		key = strconv.Itoa(rand.IntN(driver.Slots))
 	}
 	for i, k := range cmd.Keys() {
 		if i > 0 && driver.Slot(k) != driver.Slot(key) {
@@ -179,7 +166,7 @@ func (c *conn) build(ctx context.Context, cmd driver.Command, keyless string) (r
 		}
 		key = k
 	}
-	return completed.SetSlot(key), c.gates[driver.Slot(key)*len(c.gates)/driver.Slots], nil
+	return completed.SetSlot(key), c.gates[driver.Slot(key)*gates/driver.Slots], nil
 }
 
 // outcome is what Do returns for a result.
@@ -248,7 +235,7 @@ func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
 		mode = driver.ModeSentinel
 	}
 	if err := c.ready(ctx); err != nil {
-		return driver.Topology{Mode: mode}, driver.NotSent(err)
+		return driver.Topology{Mode: mode}, err
 	}
 	return driver.DescribeByInfo(ctx, c, mode)
 }
