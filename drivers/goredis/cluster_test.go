@@ -233,6 +233,31 @@ func TestClusterBatchClaimsNothing(t *testing.T) {
 	assert.ErrorIs(t, results[1].Err, syscall.ECONNREFUSED, "go-redis has changed: clusterBatchFailure may be needless")
 }
 
+// Nor is a redirection the last that is known of a command that was sent to the next node, behind
+// one for whose reply the connection broke.
+func TestClusterBatchThatWasMovedAndLost(t *testing.T) {
+	cluster := servertest.Cluster(t, 2)
+	const key = "k"
+	owner, other := cluster.NodeOf(key), cluster.Nodes[0]
+	if other == owner {
+		other = cluster.Nodes[1]
+	}
+	for _, code := range []string{"MOVED", "ASK"} {
+		t.Run(code, func(t *testing.T) {
+			w := newWires(t, cluster)
+			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Dialer: w.Dial})
+			defer client.Close()
+			conn := wrap(t, client)
+			w[owner.Addr].On(wire.Match{Name: "INCR", Times: 2}, wire.Answer(fmt.Sprintf("-%s %d %s\r\n", code, driver.Slot(key), other.Addr)))
+			w[other.Addr].On(wire.Match{Name: "INCR"}, wire.CutRequest)
+			for _, r := range conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("INCR", key), on("INCR", key)}) {
+				unknown(t, r.Err)
+			}
+			assert.NotZero(t, w[other.Addr].Count(wire.Match{Name: "INCR"}), "the test is at fault: it was not sent there")
+		})
+	}
+}
+
 // Which nodes there are is asked on behalf of a command, and by another one.
 func TestClusterThatIsNone(t *testing.T) {
 	server := servertest.Single(t)
