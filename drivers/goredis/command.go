@@ -17,15 +17,18 @@ import (
 // gone. It is never used again: a hook of the application may have kept it.
 type command struct {
 	*redis.Cmd
-	ctx   *callContext
+	of    *exchange
 	begun atomic.Bool // go-redis has begun to write it
 	err   error       // what it has come to, which Cmd does not tell of the first one of a pipeline
-	first *command    // of its pipeline to one server
 }
 
-// prepare makes the commands of cmds, which are the caller's again when the call
+// newExchange returns that of cmds, which are the caller's again when the call
 // returns. All arguments have their bytes in one place.
-func (e *exchange) prepare(cmds []driver.Command) {
+func (c *conn) newExchange(ctx context.Context, cmds []driver.Command) *exchange {
+	e := &exchange{Context: ctx, conn: c}
+	if e.commands = e.single[:]; len(cmds) != 1 {
+		e.commands = make([]command, len(cmds))
+	}
 	size, count := 0, 0
 	for _, cmd := range cmds {
 		count += len(cmd.Args)
@@ -49,21 +52,18 @@ func (e *exchange) prepare(cmds []driver.Command) {
 				args[j] = cmd.NumKeys // of a script, as go-redis' own have it: hooks that change keys read it
 			}
 		}
-		rc := redis.NewCmd(&e.ctx, args[:n:n]...)
+		rc := redis.NewCmd(e, args[:n:n]...)
 		if cmd.NumKeys > 0 && cmd.FirstKey <= math.MaxInt8 {
 			rc.SetFirstKeyPos(int8(cmd.FirstKey))
 		}
 		rc.SetStepCount(1) // else a ClusterClient asks the server, by COMMAND
-		c := &e.commands[i]
-		c.Cmd, c.ctx = rc, &e.ctx
-		if e.ctx.conn.mode != driver.ModeCluster {
-			c.first = &e.commands[0]
-		}
+		e.commands[i].Cmd, e.commands[i].of = rc, e
 		if n > 1 {
-			words[1].first = c
+			words[1].first = &e.commands[i]
 		}
 		words, args = words[n:], args[n:]
 	}
+	return e
 }
 
 // name returns the name of a command, for the most frequent ones without allocating.
@@ -107,7 +107,7 @@ func (c *command) Args() []any {
 	if len(args) == 1 || !c.tells(args[1]) {
 		c.begun.Store(true)
 	}
-	err := c.ctx.Err()
+	err := c.of.Err()
 	if errors.Is(c.err, errNested) {
 		err = c.err
 	}
@@ -144,11 +144,12 @@ func (c *command) SetErr(err error) {
 	}
 	c.err = err
 	c.Cmd.SetErr(err)
-	if nested := errors.Is(err, errNested); nested || c.first != nil && redis.IsReadOnlyError(err) {
-		if c.first != nil {
-			c.first.Cmd.SetErr(err)
+	alone := c.of.conn.mode != driver.ModeCluster // in one pipeline to one server
+	if errors.Is(err, errNested) || alone && redis.IsReadOnlyError(err) {
+		if alone {
+			c.of.commands[0].Cmd.SetErr(err)
 		}
-		c.ctx.conn.distrust()
+		c.of.conn.distrust()
 	}
 }
 
@@ -163,28 +164,16 @@ func (*command) NoRetry() bool { return true }
 // Clone keeps a copy from being retried. What becomes of it is not looked at.
 func (c *command) Clone() redis.Cmder {
 	c.begun.Store(true)
-	return &command{Cmd: c.Cmd.Clone().(*redis.Cmd), ctx: c.ctx, err: c.err}
+	return &command{Cmd: c.Cmd.Clone().(*redis.Cmd), of: c.of, err: c.err}
 }
 
-// A callContext is the ctx that go-redis sees of a call. Its Err tells also that the
-// Conn is closed, so that nothing is sent any more.
-type callContext struct {
-	context.Context
-	conn *conn
-}
-
-func (c *callContext) Err() error {
-	if c.conn.life.Err() != nil {
-		return context.Canceled
-	}
-	return c.Context.Err()
-}
-
-// An exchange is what go-redis does for one call: one command, or a pipeline.
+// An exchange is what go-redis does for one call: one command, or a pipeline. It is
+// also the ctx that go-redis sees of that.
 type exchange struct {
-	ctx      callContext
-	commands []command
-	err      error
+	context.Context // the caller's
+	conn            *conn
+	commands        []command
+	err             error
 
 	// All that most single commands need.
 	single [1]command
@@ -192,27 +181,25 @@ type exchange struct {
 	args   [12]any
 }
 
-func (c *conn) newExchange(ctx context.Context, cmds []driver.Command) *exchange {
-	e := &exchange{ctx: callContext{ctx, c}}
-	if e.commands = e.single[:]; len(cmds) != 1 {
-		e.commands = make([]command, len(cmds))
+// Err tells also that the Conn is closed, so that nothing is sent any more.
+func (e *exchange) Err() error {
+	if e.conn.life.Err() != nil {
+		return context.Canceled
 	}
-	e.prepare(cmds)
-	return e
+	return e.Context.Err()
 }
 
 // Run is called aside, and perhaps alone.
 func (e *exchange) Run() {
-	client := e.ctx.conn.client
 	if len(e.commands) == 1 {
-		e.err = client.Process(&e.ctx, &e.commands[0])
+		e.err = e.conn.client.Process(e, &e.commands[0])
 		return
 	}
 	cmders := make([]redis.Cmder, len(e.commands))
 	for i := range e.commands {
 		cmders[i] = &e.commands[i]
 	}
-	pipe := client.Pipeline()
-	_ = pipe.BatchProcess(&e.ctx, cmders...)
-	_, e.err = pipe.Exec(&e.ctx)
+	pipe := e.conn.client.Pipeline()
+	_ = pipe.BatchProcess(e, cmders...)
+	_, e.err = pipe.Exec(e)
 }
