@@ -2,7 +2,6 @@ package goredis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -51,7 +50,7 @@ func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dia
 		c.nodes.close()
 		err := c.subs.Close()
 		if dialer != nil {
-			err = errors.Join(err, client.Close())
+			err = client.Close()
 			dialer.Close() // last, as go-redis complains of connections that are closed
 			c.nodes.wait() // not for long, without connections
 		}

@@ -46,9 +46,7 @@ var _ pubsub.Conn = (*pubsubConn)(nil)
 
 // Send implements [pubsub.Conn].
 func (p *pubsubConn) Send(ctx context.Context, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, driver.DefaultTimeout)
-	defer cancel()
-	err, left := aside.Call(ctx, p.closed, func() error { return p.send(noRedial(ctx), args[0], args[1:]) }, nil)
+	err, left := aside.Call(ctx, p.closed, func() error { return p.send(args[0], args[1:]) }, nil)
 	if left != nil {
 		return fmt.Errorf("goredis: not sent yet: %w", left)
 	}
@@ -58,14 +56,14 @@ func (p *pubsubConn) Send(ctx context.Context, args ...string) error {
 	return nil
 }
 
-func (p *pubsubConn) send(ctx context.Context, name string, channels []string) error {
+func (p *pubsubConn) send(name string, channels []string) error {
 	switch name {
 	case "SUBSCRIBE":
-		return p.ps.Subscribe(ctx, channels...)
+		return p.ps.Subscribe(noRedial, channels...)
 	case "UNSUBSCRIBE":
-		return p.ps.Unsubscribe(ctx, channels...)
+		return p.ps.Unsubscribe(noRedial, channels...)
 	case "PING":
-		return p.ps.Ping(ctx)
+		return p.ps.Ping(noRedial)
 	}
 	return fmt.Errorf("goredis: %s on a pub/sub connection: %w", name, driver.ErrUnsupported)
 }
@@ -112,7 +110,7 @@ type arrival struct {
 }
 
 // Run is called aside, and perhaps alone.
-func (a *arrival) Run() { a.reply, a.err = a.ps.Receive(ended) }
+func (a *arrival) Run() { a.reply, a.err = a.ps.Receive(noRedial) }
 
 var acknowledgements = map[string]pubsub.Kind{"subscribe": pubsub.Subscribed, "unsubscribe": pubsub.Unsubscribed}
 
@@ -123,15 +121,11 @@ func (p *pubsubConn) Close() error {
 	return nil
 }
 
-// noRedial returns a context that has ended but keeps the deadline of ctx.
-// go-redis reads and writes with it until that deadline, but does not dial. (Its
-// dialer for TLS does not look at the context. A wrapped client that uses it
+// noRedial is a context that has ended: go-redis reads and writes with it, in its own time, but does
+// not dial. (Its dialer for TLS does not look at the context. A wrapped client that uses it
 // connects again in vain: the first error closes the redis.PubSub all the same.)
-func noRedial(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
+var noRedial = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
-}
-
-// ended is that to receive with, however long it takes.
-var ended = noRedial(context.Background())
+}()
