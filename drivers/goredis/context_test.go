@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -38,4 +40,20 @@ func TestContextThatNeverEnds(t *testing.T) {
 		}
 		assert.Less(t, time.Since(begun), time.Second)
 	})
+}
+
+// go-redis bounds a dial by a context of its own. Its end is not that of the caller's.
+func TestWrapDialThatEndsIsNotTheCallersEnd(t *testing.T) {
+	client := redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:1", DialTimeout: time.Millisecond, DialerRetries: 1, MaxRetries: -1,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	})
+	defer client.Close()
+	_, err := wrap(t, client).Do(soon(t), on("SET", "k", "v"))
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "of the client and not of the caller")
 }
