@@ -30,10 +30,10 @@ func TestNestedTypedError(t *testing.T) {
 				assert.Equal(t, own, do(t, conn, "ECHO", own))
 			}
 
-			results := conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{echo("a"), nested, echo("b"), echo("c")})
-			require.Len(t, results, 4)
-			assert.Equal(t, driver.Result{Value: "a"}, results[0])
-			for _, r := range results[1:] {
+			results := conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{echo("a"), echo("b"), nested, echo("c"), echo("d")})
+			require.Len(t, results, 5)
+			assert.Equal(t, []driver.Result{{Value: "a"}, {Value: "b"}}, results[:2], "they have their replies")
+			for _, r := range results[2:] {
 				assert.Nil(t, r.Value)
 				unknown(t, r.Err)
 			}
