@@ -47,12 +47,10 @@ func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dia
 	c.close = sync.OnceValue(func() error {
 		end()
 		c.crew.Close()
-		c.nodes.close()
 		err := c.subs.Close()
 		if dialer != nil {
 			err = client.Close()
 			dialer.Close() // last, as go-redis complains of connections that are closed
-			c.nodes.wait() // not for long, without connections
 		}
 		return err
 	})

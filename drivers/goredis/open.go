@@ -80,14 +80,11 @@ func withHost(addr string, seeds []string) (string, error) {
 	if !missing {
 		return addr, nil
 	}
-	host, _, err := net.SplitHostPort(seeds[0])
+	host, _, _ := net.SplitHostPort(seeds[0]) // one that is none leads to no node
 	for _, seed := range seeds[1:] {
 		if other, _, _ := net.SplitHostPort(seed); other != host {
 			return "", errors.New("a node of the Cluster does not tell its host, and which of several was asked is not known: set its cluster-announce-ip")
 		}
-	}
-	if err != nil {
-		return "", err
 	}
 	return net.JoinHostPort(host, port), nil
 }

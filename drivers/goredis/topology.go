@@ -15,10 +15,8 @@ import (
 type topology struct {
 	cluster *redis.ClusterClient // nil if there is no Cluster
 
-	mu      sync.Mutex
-	asked   time.Time // last
-	closed  bool
-	running sync.WaitGroup
+	mu    sync.Mutex
+	asked time.Time // last
 }
 
 const (
@@ -31,30 +29,20 @@ const (
 	askTimeout = 2 * time.Second
 )
 
-// ask returns at once.
+// ask returns at once. When life ends, so does what it has begun.
 func (t *topology) ask(life context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.cluster == nil || t.closed || time.Since(t.asked) < askPause {
+	if t.cluster == nil || life.Err() != nil || time.Since(t.asked) < askPause {
 		return
 	}
 	t.asked = time.Now()
-	t.running.Go(func() {
+	go func() {
 		ctx, cancel := context.WithTimeout(life, askTimeout)
 		defer cancel()
 		// To go through the masters go-redis asks for them first. ReloadState would do it in a
-		// goroutine of its own, which nothing ends or waits for, and one at a time: a node that
+		// goroutine of its own, which nothing ends, and one at a time: a node that
 		// hangs would keep all others from being asked.
 		_ = t.cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
-	})
+	}()
 }
-
-// close has nobody ask any more.
-func (t *topology) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closed = true
-}
-
-// wait returns when nobody asks any more.
-func (t *topology) wait() { t.running.Wait() }
