@@ -128,6 +128,29 @@ func TestCtxEndsWhileConnecting(t *testing.T) {
 	})
 }
 
+// Nor is a command sent for a Conn that was closed meanwhile, though its client goes on.
+func TestClosedWhileConnecting(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		wrapped := client(t, w)
+		conn := connect(t, rueidis.Wrap(wrapped))
+		listen(t, conn)
+		rule := w.On(wire.Match{Name: "HELLO"}, wire.HoldReply)
+		w.KillAll()
+		synctest.Wait()
+		called := make(chan error)
+		go func() {
+			_, err := conn.Do(within(t, 5*time.Second), command("SET", "late", "v"))
+			called <- err
+		}()
+		<-rule.Happened()
+		require.NoError(t, conn.Close())
+		require.ErrorIs(t, <-called, driver.ErrClosed)
+		rule.Release()
+		require.NoError(t, wrapped.Do(t.Context(), wrapped.B().Ping().Build()).Error())
+		assert.Zero(t, w.Count(wire.Match{Name: "SET"}), "sent for nobody")
+	})
+}
+
 // A dial serves all calls and goes on when the call that began it is given up.
 func TestDialOutlivesCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *wire.Wire) {
