@@ -55,11 +55,9 @@ func open(ctx context.Context, cfg driver.Config) (driver.Conn, error) {
 		return newConn(client, dialer, 4*(cfg.DialTimeout+cfg.Timeout)), nil
 	}
 	dialer.Close() // if NewClient still runs, it fails now or is just done
-	switch {
-	case err == ctx.Err():
-	case strings.Contains(err.Error(), "No such master with that name"):
+	if strings.Contains(err.Error(), "No such master with that name") {
 		err = errors.New("no Sentinel knows the master's name") // the server has said nothing
-	default:
+	} else {
 		err = ownEnd(ctx, dialer.Redact(refused(err)))
 	}
 	return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", err))
