@@ -230,7 +230,7 @@ func TestClusterBatchClaimsNothing(t *testing.T) {
 	for _, r := range results {
 		unknown(t, r.Err)
 	}
-	assert.ErrorIs(t, results[1].Err, syscall.ECONNREFUSED, "go-redis has changed: clusterBatchFailure may be needless")
+	assert.ErrorIs(t, results[1].Err, syscall.ECONNREFUSED, "go-redis has changed: commandFailure may be simpler")
 }
 
 // Nor is a redirection the last that is known of a command that was sent to the next node, behind
