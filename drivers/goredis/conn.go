@@ -50,7 +50,8 @@ func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dia
 		err := c.subs.Close()
 		if dialer != nil {
 			err = client.Close()
-			dialer.Close() // last, as go-redis complains of connections that are closed
+			dialer.Close()  // last, as go-redis complains of connections that are closed
+			c.nodes.close() // not for long, without connections
 		}
 		return err
 	})

@@ -15,8 +15,10 @@ import (
 type topology struct {
 	cluster *redis.ClusterClient // nil if there is no Cluster
 
-	mu    sync.Mutex
-	asked time.Time // last
+	mu      sync.Mutex
+	asked   time.Time // last
+	closed  bool
+	running sync.WaitGroup
 }
 
 const (
@@ -33,16 +35,24 @@ const (
 func (t *topology) ask(life context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.cluster == nil || life.Err() != nil || time.Since(t.asked) < askPause {
+	if t.cluster == nil || t.closed || life.Err() != nil || time.Since(t.asked) < askPause {
 		return
 	}
 	t.asked = time.Now()
-	go func() {
+	t.running.Go(func() {
 		ctx, cancel := context.WithTimeout(life, askTimeout)
 		defer cancel()
 		// To go through the masters go-redis asks for them first. ReloadState would do it in a
 		// goroutine of its own, which nothing ends, and one at a time: a node that
 		// hangs would keep all others from being asked.
 		_ = t.cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
-	}()
+	})
+}
+
+// close waits for those who ask, whose life has to have ended. Then nobody does any more.
+func (t *topology) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.running.Wait()
 }
