@@ -23,14 +23,6 @@ type Task interface {
 	Run()
 }
 
-// A Breaker is a Task that can be made to end early.
-type Breaker interface {
-	Task
-	// Break is called beside Run when the call should end. If it returns true, Run
-	// returns at once, and the call waits for it.
-	Break() bool
-}
-
 // maxIdle is how many goroutines a Crew keeps.
 const maxIdle = 8
 
@@ -49,18 +41,16 @@ const (
 
 // Call has t run aside and returns when it has. It returns earlier when ctx ends, with
 // ctx's error, or when done is closed, with [driver.ErrClosed]; done may be nil. Then t
-// goes on alone, and must not be touched any more. A [Breaker] is broken first; one that
-// says that it ends has run, and Call returns nil when it has.
+// goes on alone, and must not be touched any more.
 //
 // An error says only that nobody waited for t: the outcome is unknown, unless the
 // caller knows better.
 //
 // A ctx may say, by a method Aside, that its call is made aside already, in a goroutine
 // that nobody waits for longer than ctx. Package locker does so where it asks a quorum.
-// Then t is run there, without a detour, and Call returns when it has run; but for a
-// Breaker, which is to be broken when ctx ends.
+// Then t is run there, without a detour, and Call returns when it has run.
 func (c *Crew) Call(ctx context.Context, done <-chan struct{}, t Task) error {
-	if isAside(ctx) && !isBreaker(t) {
+	if isAside(ctx) {
 		t.Run()
 		return nil
 	}
@@ -73,7 +63,7 @@ func (c *Crew) Call(ctx context.Context, done <-chan struct{}, t Task) error {
 	case <-ctx.Done():
 	case <-done:
 	}
-	if b, ok := t.(Breaker); ok && b.Break() || !h.state.CompareAndSwap(running, left) {
+	if !h.state.CompareAndSwap(running, left) {
 		<-h.done // at the same moment: a known outcome is worth more
 		c.keep(h)
 		return nil
@@ -86,11 +76,6 @@ func (c *Crew) Call(ctx context.Context, done <-chan struct{}, t Task) error {
 
 func isAside(ctx context.Context) bool {
 	_, is := ctx.(interface{ Aside() })
-	return is
-}
-
-func isBreaker(t Task) bool {
-	_, is := t.(Breaker)
 	return is
 }
 

@@ -93,34 +93,6 @@ func TestCrewPrefersAKnownOutcome(t *testing.T) {
 	})
 }
 
-// A task that can be broken has run when the call returns.
-func TestCrewBreaks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var crew aside.Crew
-		defer crew.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		b := breakable{broken: make(chan struct{})}
-		assert.NoError(t, crew.Call(ctx, nil, &b))
-		assert.True(t, b.ran)
-	})
-}
-
-type breakable struct {
-	broken chan struct{}
-	ran    bool
-}
-
-func (b *breakable) Run() {
-	<-b.broken
-	b.ran = true
-}
-
-func (b *breakable) Break() bool {
-	close(b.broken)
-	return true
-}
-
 func TestCrewAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var crew aside.Crew
@@ -159,12 +131,6 @@ func TestCrewCallIsMadeHereIfThatIsAside(t *testing.T) {
 		assert.NoError(t, crew.Call(asideAlready{ctx}, nil, task), "it has run")
 		assert.Len(t, task.done, 1)
 		assert.Equal(t, time.Minute, time.Since(begun))
-
-		b := breakable{broken: make(chan struct{})}
-		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		assert.NoError(t, crew.Call(asideAlready{ctx}, nil, &b))
-		assert.True(t, b.ran, "a Breaker is broken all the same")
 	})
 }
 

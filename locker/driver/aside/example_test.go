@@ -9,28 +9,16 @@ import (
 	"github.com/golocker/golocker/locker/driver/aside"
 )
 
-// A call of a client that heeds no cancellation, but whose connection can be closed.
+// A call of a client that heeds no cancellation.
 type call struct {
-	closed chan struct{}
-	err    error
+	reply <-chan string
+	came  string
 }
 
-var (
-	_ aside.Task    = (*call)(nil)
-	_ aside.Breaker = (*call)(nil)
-)
+var _ aside.Task = (*call)(nil)
 
-// Run waits for a reply that does not come.
-func (c *call) Run() {
-	<-c.closed
-	c.err = fmt.Errorf("connection closed")
-}
-
-// Break ends Run by closing what it reads from.
-func (c *call) Break() bool {
-	close(c.closed)
-	return true
-}
+// Run waits for a reply.
+func (c *call) Run() { c.came = <-c.reply }
 
 // The client dials without asking for a ctx.
 func ExampleOpen() {
@@ -48,15 +36,18 @@ func ExampleCrew() {
 	var crew aside.Crew
 	defer crew.Close()
 
+	reply := make(chan string, 1)
+	reply <- "OK"
+	c := &call{reply: reply}
+	fmt.Println(crew.Call(context.Background(), nil, c), c.came)
+
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	c := &call{closed: make(chan struct{})}
-	if err := crew.Call(ctx, nil, c); err != nil {
-		fmt.Println("nobody waited for it:", err)
-		return
-	}
-	fmt.Println("it has run:", c.err) // since Break has ended it
-	// Output: it has run: connection closed
+	c = &call{reply: reply} // which does not come; c is not touched any more
+	fmt.Println(crew.Call(ctx, nil, c))
+	// Output:
+	// <nil> OK
+	// context deadline exceeded
 }
 
 // The reply comes before ctx ends, so that the connection stays as it is.
