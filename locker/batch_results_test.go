@@ -58,6 +58,7 @@ func miscounted(t *testing.T, test func(t *testing.T, m *miscounting, c *Client)
 }
 
 func TestLeasesOutliveABatchWithTheWrongNumberOfResults(t *testing.T) {
+	withoutRaceDetector(t)
 	miscounted(t, func(t *testing.T, m *miscounting, c *Client) {
 		leases := holdMany(t, c, 200, TTL(10*time.Second))
 		m.lose(true)

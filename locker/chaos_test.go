@@ -155,10 +155,10 @@ func TestChaos(t *testing.T) {
 }
 
 // chaosSeeds is how many seeds are tried: n, or what CHAOS says. Under the race detector each takes
-// several times as long, and half of them tell as much.
+// several times as long, and a quarter of them tells as much.
 func chaosSeeds(n int) int {
 	if underRace {
-		n = (n + 1) / 2
+		n = (n + 3) / 4
 	}
 	if s := os.Getenv("CHAOS"); s != "" {
 		n, _ = strconv.Atoi(s)

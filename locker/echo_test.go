@@ -217,6 +217,7 @@ func TestErrorOfTheEchoIsNoVerdict(t *testing.T) {
 // A permission for the channel that is withdrawn ends the subscription, and a driver that is
 // refused another one goes on trying. That nothing is heard is told all the same, and waiters poll.
 func TestASubscriptionThatIsForbiddenLaterIsNotTakenForOneThatHears(t *testing.T) {
+	withoutRaceDetector(t)
 	noChannel := driver.NewServerError("NOPERM this user has no permissions to access one of the channels used as arguments")
 	anew := []Subscription{{Listening: true}, {Err: errMuted}, {Listening: true}}
 	for name, test := range map[string]struct {

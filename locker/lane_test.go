@@ -81,6 +81,7 @@ func TestOneFailureIsNoReasonToStandBehindAHungShard(t *testing.T) {
 // When a node of a Cluster dies, nothing is known yet of its parts: what is asked first of each
 // takes its time. Those of the others have senders all the same.
 func TestPartsOfADeadNodeLeaveSendersInThePromptLane(t *testing.T) {
+	withoutRaceDetector(t)
 	for _, c := range []struct {
 		parts, leases int // that die
 		ttl           time.Duration

@@ -416,6 +416,7 @@ func TestLongHoldsArePassedOnAtOnceWithoutMessages(t *testing.T) {
 // One release asks nobody to look but who leads a line: of hundreds that wait by themselves all but one
 // would ask in vain.
 func TestAReleaseWithoutMessagesIsNoStampede(t *testing.T) {
+	withoutRaceDetector(t)
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		f.noPubSub = true
 		c := f.client(t)

@@ -389,6 +389,7 @@ func TestCrashedReadersAreForgotten(t *testing.T) {
 }
 
 func TestReadersDoNotStarveAWriter(t *testing.T) {
+	withoutRaceDetector(t)
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		read, write := f.sides(t)
 		ctx, cancel := context.WithCancel(t.Context())
