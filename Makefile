@@ -5,7 +5,7 @@
 export GOWORK =
 
 MODULES     := $(shell GOWORK= go work edit -json | sed -n 's/.*"DiskPath": "\(.*\)".*/\1/p')
-STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # The race detector needs a C compiler. It watches all but the interpreter that executes
 # scripts in an embedded miniredis, one at a time: that would take as long as the rest. A
@@ -56,14 +56,16 @@ fmtcheck:
 	@echo "== gofmt"
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "make fmt would change: $$files"; exit 1; fi
 
-# Also that all compiles in the workspace, tests included.
+# Also that all compiles in the workspace, tests included. What vet and staticcheck have compiled for
+# that is compiled as the tests need it, so that these find it in the build cache, if a module by itself
+# has the same versions of what it requires as in the workspace.
 vet:
 	@echo "== go vet"
-	@go vet work
+	@go vet $(RACE) work
 
 staticcheck:
 	@echo "== staticcheck"
-	@$(STATICCHECK) work
+	@go run -exec "env 'GOFLAGS=$(GOFLAGS) $(RACE)'" $(STATICCHECK) work
 
 # What is meant to run there, and the package that starts the servers of tests. Examples,
 # bench and the conformance suite have files for one system as well. Types are checked, and
@@ -112,21 +114,18 @@ deps: ## the core imports the standard library only, the conformance suite no dr
 # The longest are begun first. What takes all processors for itself comes last, alone.
 LONGEST := ./locker ./conformance ./drivers/goredis ./drivers/rueidis ./drivers/redigo ./examples ./internal/integration
 GREEDY  := ./internal/robustness
-# Many need these. They are built first, or each of those that begin would build them for itself.
-SHARED  := conformance drivers/goredis drivers/rueidis drivers/redigo
 
 # The full test run is this one: users get the modules without the workspace, in
 # which a missing requirement would not be noticed.
 # Whatever is in BESIDE is made at the same time. make lint has vetted all that is tested.
 standalone: ## check go.mod of, build and test every module by itself
-	@cd internal/integration && export GOWORK=off && shared="$(SHARED:%=github.com/golocker/golocker/%)" && go build $$shared $(if $(RACE),&& go build $(RACE) $$shared)
 	@$(MAKE) --no-print-directory -k -j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),-Otarget) \
 		$(patsubst %,%/.standalone,$(filter $(MODULES),$(LONGEST)) $(filter-out $(LONGEST) $(GREEDY),$(MODULES))) $(BESIDE)
 	@$(MAKE) --no-print-directory $(patsubst %,%/.standalone,$(filter $(MODULES),$(GREEDY)))
 
 %/.standalone:
 	@echo "== $*"
-	@cd $* && export GOWORK=off && go mod tidy -diff && go build -o /dev/null ./... && go test -vet=off $(RACE) -shuffle=on -timeout=20m ./...
+	@cd $* && export GOWORK=off && go mod tidy -diff && go build $(RACE) -o /dev/null ./... && go test -vet=off $(RACE) -shuffle=on -timeout=20m ./...
 
 # The race detector makes these slow, and has little to find in them. They are the tests of the
 # core that call withoutRaceDetector, and those that do more without it.
