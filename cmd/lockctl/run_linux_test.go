@@ -262,8 +262,10 @@ func TestRunInTheBackgroundTakesNoTerminal(t *testing.T) {
 	t.Parallel()
 	url := "redis://" + servertest.Single(t).Addr
 	cmd := program(t, url)
+	// It waits without further processes: one that is stopped between vfork and exec keeps sh from being so.
 	end := filepath.Join(t.TempDir(), "end")
-	script := `set -m; "$0" run k -- sh -c 'read x; echo ready; while [ ! -e "$0" ]; do sleep 0.05; done' "$1"; echo stopped; bg > /dev/null; wait; echo ended; read x; echo "got:$x"`
+	require.NoError(t, syscall.Mkfifo(end, 0o600))
+	script := `set -m; "$0" run k -- sh -c 'read x; echo ready; read x < "$0"' "$1"; echo stopped; bg > /dev/null; wait; echo ended; read x; echo "got:$x"`
 	sh := exec.Command("sh", "-c", script, cmd.Path, end)
 	sh.Env = cmd.Env
 	tty, out := onTerminal(t, sh)
@@ -273,7 +275,7 @@ func TestRunInTheBackgroundTakesNoTerminal(t *testing.T) {
 	_, err = tty.Write([]byte{26}) // Ctrl-Z
 	require.NoError(t, err)
 	awaitText(t, out, "stopped")
-	require.NoError(t, os.WriteFile(end, nil, 0o600))
+	require.NoError(t, os.WriteFile(end, []byte("\n"), 0o600))
 	awaitText(t, out, "ended")
 	_, err = tty.WriteString("for the shell\n")
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -39,6 +40,8 @@ type behindConn struct {
 	driver.Conn
 	replica driver.Conn
 }
+
+func (c behindConn) Close() error { return errors.Join(c.Conn.Close(), c.replica.Close()) }
 
 func (c behindConn) Describe(ctx context.Context) (driver.Topology, error) {
 	return c.Conn.(driver.Describer).Describe(ctx)
