@@ -56,16 +56,19 @@ fmtcheck:
 	@echo "== gofmt"
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "make fmt would change: $$files"; exit 1; fi
 
-# Also that all compiles in the workspace, tests included. What vet and staticcheck have compiled for
-# that is compiled as the tests need it, so that these find it in the build cache, if a module by itself
-# has the same versions of what it requires as in the workspace.
+# SAME runs a program that has packages compiled, as vet does, in order to know their types: compiled
+# as the tests need them, so that these find them in the build cache, if a module by itself has the same
+# versions of what it requires as in the workspace.
+SAME = go run -exec "env 'GOFLAGS=$(GOFLAGS) $(RACE)'"
+
+# Also that all compiles in the workspace, tests included.
 vet:
 	@echo "== go vet"
 	@go vet $(RACE) work
 
 staticcheck:
 	@echo "== staticcheck"
-	@go run -exec "env 'GOFLAGS=$(GOFLAGS) $(RACE)'" $(STATICCHECK) work
+	@$(SAME) $(STATICCHECK) work
 
 # What is meant to run there, and the package that starts the servers of tests. Examples,
 # bench and the conformance suite have files for one system as well. Types are checked, and
@@ -77,7 +80,7 @@ portable:
 
 apicheck: ## what is exported is documented, has examples, and is what api/ says
 	@echo "== exported API"
-	@go run ./internal/apicheck
+	@$(SAME) ./internal/apicheck
 
 api: ## write what is exported to api/
 	@go run ./internal/apicheck -write
