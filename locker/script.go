@@ -142,8 +142,16 @@ type script struct {
 	most    int     // how many calls of it may be made as one; see [bundle]
 }
 
+// newScript returns the script that the parts make. Lines that are comments are for who reads
+// them here: no server gets them.
 func newScript(parts ...string) *script {
-	source := strings.Join(parts, "")
+	var b strings.Builder
+	for line := range strings.Lines(strings.Join(parts, "")) {
+		if !strings.HasPrefix(strings.TrimLeft(line, " "), "--") {
+			b.WriteString(line)
+		}
+	}
+	source := b.String()
 	sum := sha1.Sum([]byte(source))
 	return &script{source: source, sha: hex.EncodeToString(sum[:]), verdict: allVerdict}
 }

@@ -26,3 +26,12 @@ func TestScriptsPrintNumbersOnServersWith32Bits(t *testing.T) {
 		return err
 	}))
 }
+
+// Comments are more than a third of what is written, and a server keeps what it is sent. What looks
+// like a comment inside of a long string would be lost, so there may be none.
+func TestScriptsAreSentWithoutTheirComments(t *testing.T) {
+	for _, s := range allScripts() {
+		assert.NotRegexp(t, `(?m)^\s*--`, s.source)
+		assert.NotRegexp(t, `\[=*\[`, s.source)
+	}
+}
