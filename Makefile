@@ -130,18 +130,21 @@ standalone: ## check go.mod of, build and test every module by itself
 	@echo "== $*"
 	@cd $* && export GOWORK=off && go mod tidy -diff && go build $(RACE) -o /dev/null ./... && go test -vet=off $(RACE) -shuffle=on -timeout=20m ./...
 
-# The race detector makes these slow, and has little to find in them. They are the tests of the
-# core that call withoutRaceDetector, and those that do more without it.
-UNRACED := Histories|Chaos|Mutants|Contended|AskedAgain|BroughtBack|OutliveALong|NeverHear|Quorum(Node|Script|Close)
-UNRACED := $(UNRACED)|TokensGrow|PromptLane|WrongNumber|ForbiddenLater|NoStampede|StarveAWriter|TakersWins|HandsOver|MixedTTLs|BusyAtFirst|DeadShard|HungShardDelays|ManyLeases|CrashedReaders
+# The tests in $(1) that name one of the functions $(2) themselves.
+naming = $(shell awk -F '[()]' '/^func / { test = "" } /^func Test/ { test = substr($$1, 6) } \
+	test != "" && /[^A-Za-z]($(2))[^A-Za-z]/ { print test }' $(1)/*_test.go | sort -u | paste -s -d '|' -)
 
-histories: ## what the model foretells comes true in five times as many histories, with four times the chaos, and for all kinds of locks
+# The race detector makes these slow, and has little to find in them. Some are run without it only,
+# and of the others more.
+UNRACED := withoutRaceDetector|underRace|chaosSeeds|histories|rapid[.]Check|eachContended|eachOwed
+
+histories: ## what the model foretells comes true in ten times as many histories, with four times the chaos, and for all kinds of locks
 	@echo "== histories"
-	@cd locker && GOWORK=off go test -vet=off -shuffle=on -run '$(UNRACED)' .
+	@cd locker && GOWORK=off go test -vet=off -shuffle=on -run '^($(call naming,locker,$(UNRACED)))$$' .
 
-mutants: ## the suites find every bug that is put into drivers and locks
+mutants: ## the suites find every bug that is put into drivers and locks, and conform where they are unusual
 	@echo "== mutants"
-	@cd conformance && GOWORK=off go test -vet=off -shuffle=on -run 'Mutants|Standstill' .
+	@cd conformance && GOWORK=off go test -vet=off -shuffle=on -run '^($(call naming,conformance,withoutRaceDetector))$$' .
 	@cd internal/robustness && GOWORK=off go test -vet=off -shuffle=on -run Seeded ./check
 
 model: ## check the model of fencing on a quorum (needs spin and a C compiler)

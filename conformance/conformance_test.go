@@ -30,6 +30,7 @@ func TestReference(t *testing.T) {
 
 // What few drivers do, and the contract allows, passes.
 func TestUnusualDrivers(t *testing.T) {
+	withoutRaceDetector(t)
 	for b, cases := range map[bug]conformance.Option{
 		deadlineOnSocket: conformance.Only("Do/Ctx", "Do/Bounded", "Do/Recover", "Batch/Ctx"),
 		batchIsSerial:    conformance.Only("Batch"),

@@ -170,6 +170,7 @@ func TestLocks(t *testing.T) { conformance.Test(t, harness(""), lockLevel) }
 
 // A driver without any optional interface is slower and nothing else.
 func TestLocksThroughPlainDriver(t *testing.T) {
+	withoutRaceDetector(t)
 	conformance.Test(t, conformance.Harness{Open: func(cfg driver.Config) (driver.Connector, error) {
 		c, err := refDriver{}.OpenConnector(cfg)
 		return plainConnector{c}, err

@@ -12,6 +12,7 @@ import (
 
 // A quorum of nodes that conform keeps the promises of locks.
 func TestQuorum(t *testing.T) {
+	withoutRaceDetector(t)
 	conformance.Test(t, harness(""), conformance.Quorum(3))
 }
 

@@ -113,6 +113,7 @@ func slowTurns(_ context.Context, cmd driver.Command) error {
 }
 
 func TestALineGoesOnBehindAContextThatPanics(t *testing.T) {
+	withoutRaceDetector(t)
 	wherever(t, func(t *testing.T, f *fakeDeployment, ctx brittle) {
 		c, other := f.client(t), f.client(t)
 		theirs, err := other.Mutex("k").Lock(t.Context())
@@ -144,6 +145,7 @@ func TestALineGoesOnBehindAContextThatPanics(t *testing.T) {
 
 // What waiting cannot mend ends the wait of all, but whose context panics cannot tell them.
 func TestALineGoesOnBehindAContextThatPanicsWithAnError(t *testing.T) {
+	withoutRaceDetector(t)
 	wherever(t, func(t *testing.T, f *fakeDeployment, ctx brittle) {
 		c := f.client(t)
 		f.Set("k", "foreign")

@@ -181,6 +181,7 @@ func TestShortWaitsFindOutTogetherThatNothingIsHeard(t *testing.T) {
 
 // The server that does not take the echo, for whatever reason, has not said that it arrives.
 func TestErrorOfTheEchoIsNoVerdict(t *testing.T) {
+	withoutRaceDetector(t)
 	for name, fault := range map[string]error{
 		"refused": driver.NewServerError("NOPERM this user has no permissions to run the 'publish' command"),
 		"outage":  driver.NotSent(errors.New("no route")),

@@ -76,6 +76,7 @@ func TestForeignErrorTellsHowLongAnotherKindOfLockIsHeld(t *testing.T) {
 // The record of a lock with owners lives on for as long as the longest hold that it ever
 // had. When all have run out nobody holds the lock, and any other kind can have the name.
 func TestALockThatNobodyHoldsIsNoForeignOne(t *testing.T) {
+	withoutRaceDetector(t)
 	kinds := map[string][]Option{"mutex": nil, "fenced mutex": {Fenced()}, "reentrant": {Reentrant()}, "reader": {ForReading()}, "writer": {ForWriting()}}
 	// abandon leaves a lock that is not held any more, while its record is there.
 	abandon := func(t *testing.T, f *fakeDeployment, kind Option) {

@@ -25,6 +25,7 @@ func leasesOf(t *testing.T, c *Client, part string, n int, ttl time.Duration) (l
 
 // A part of a Cluster hangs, and is to release and renew many leases. Elsewhere a renewal fails once.
 func TestOneFailureIsNoReasonToStandBehindAHungShard(t *testing.T) {
+	withoutRaceDetector(t)
 	for name, c := range map[string]struct {
 		parts, leases int
 		blip          func(context.Context) error

@@ -453,6 +453,7 @@ func TestQuorumNodeThatIsAskedAgainAfterASuspensionGivesNoMore(t *testing.T) {
 // Who has waited for the lock waits no more, whatever node is asked again. A writer that seems to wait
 // keeps readers out, also when it has detached the lease and others have given it up.
 func TestQuorumHolderThatIsAskedForAgainDoesNotWait(t *testing.T) {
+	withoutRaceDetector(t)
 	for name, kind := range map[string]struct{ opts, theirs []Option }{
 		"mutex": {}, "reentrant": {[]Option{Reentrant()}, []Option{Reentrant()}}, "writing": {[]Option{ForWriting()}, []Option{ForReading()}},
 	} {

@@ -13,6 +13,7 @@ import (
 // Whoever wants a token is told that somebody has written to where the last one is kept. Who holds the lock, and has one,
 // goes on, as on one server.
 func TestQuorumLeaseIsNotLostByABrokenCounter(t *testing.T) {
+	withoutRaceDetector(t)
 	for _, opts := range [][]Option{{Fenced()}, {Reentrant(), Fenced()}, {ForWriting(), Fenced()}} {
 		for _, counter := range []string{"abc", "-1", "9007199254740991", "a hash"} {
 			t.Run(fmt.Sprintf("%d options, %s", len(opts), counter), func(t *testing.T) {

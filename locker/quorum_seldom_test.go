@@ -52,6 +52,7 @@ func TestQuorumNodeThatWasInTroubleIsAskedAgain(t *testing.T) {
 
 // A node comes back empty from a failure. When the next one fails, it is in quarantine no more.
 func TestQuorumQuarantineBeginsBesideShortLeases(t *testing.T) {
+	withoutRaceDetector(t)
 	for _, opts := range [][]Option{nil, {Fenced()}} {
 		quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 			nodes.established()
@@ -73,6 +74,7 @@ func TestQuorumQuarantineBeginsBesideShortLeases(t *testing.T) {
 
 // A node that is passed over is asked about once a second, and nobody is where nobody wants a lock.
 func TestQuorumPassedOverNodeIsAskedSeldom(t *testing.T) {
+	withoutRaceDetector(t)
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 		nodes.established()
 		c := nodes.client(t, QuorumConfig{})

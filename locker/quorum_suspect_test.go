@@ -31,6 +31,7 @@ func (q fakeQuorum) apart(t *testing.T, by time.Duration) *Client {
 // However many locks the others decide while it answers one: a node that answers all in a
 // fraction of NodeTimeout has the leases.
 func TestQuorumSlowNodeTakesPartUnderLoad(t *testing.T) {
+	withoutRaceDetector(t)
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 		nodes.established()
 		c := nodes.apart(t, 40*time.Millisecond)

@@ -135,6 +135,7 @@ func TestManyRenewalsOfUnknownOutcome(t *testing.T) {
 
 // One lease of a bundle that is gone ends at once, and no other does.
 func TestOneOfManyIsLost(t *testing.T) {
+	withoutRaceDetector(t)
 	for name, opts := range map[string][]Option{"mutexes": nil, "holds": {Reentrant()}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fakeDeployment) {
@@ -154,6 +155,7 @@ func TestOneOfManyIsLost(t *testing.T) {
 
 // Leases that were taken at the same moment are not renewed at the same moment.
 func TestRenewalsAreSpread(t *testing.T) {
+	withoutRaceDetector(t)
 	const n, ttl = 1000, 30 * time.Second
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		holdMany(t, f.client(t, TTL(ttl)), n)
@@ -227,6 +229,7 @@ func TestHungBatchDelaysNoRenewal(t *testing.T) {
 
 // A server that hangs is not asked by ever more goroutines, and all go on when it is back.
 func TestHungServerHoldsFewGoroutines(t *testing.T) {
+	withoutRaceDetector(t)
 	const n, ttl = 1000, 10 * time.Second
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		leases := holdMany(t, f.client(t, TTL(ttl)), n)

@@ -188,6 +188,7 @@ func TestALeaseThatWasOnItsWayInASuspension(t *testing.T) {
 
 // However long the machine was suspended, unless that is longer than the lease.
 func TestContextEndsBeforeTheNextGrantAfterASuspension(t *testing.T) {
+	withoutRaceDetector(t)
 	for name, c := range map[string]struct {
 		ttl, nap time.Duration
 		opts     []Option

@@ -291,6 +291,7 @@ func TestRetryPoliciesThatDoNotSleepAreRefused(t *testing.T) {
 
 // Also a policy of the application's own does not make a waiter spin.
 func TestAPolicyThatDoesNotSleepDoesNotSpin(t *testing.T) {
+	withoutRaceDetector(t)
 	for _, sleep := range []time.Duration{-time.Second, 0, 1} {
 		bubble(t, func(t *testing.T, f *fakeDeployment) {
 			_, err := f.client(t).Mutex("k", TTL(time.Minute)).Lock(t.Context())
