@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -97,6 +98,9 @@ func lockHarness(m lockMutant) conformance.Harness {
 	return h
 }
 
+// luaComment is a line that the core does not send.
+var luaComment = regexp.MustCompile(`(?m)^ *--.*\n`)
+
 // scripts are the core's Lua files by the digest under which the core runs them.
 var scripts = sync.OnceValue(func() map[string]luaScript {
 	read := func(name string) string {
@@ -104,7 +108,7 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 		if err != nil {
 			panic(err)
 		}
-		return string(b)
+		return string(luaComment.ReplaceAll(b, nil))
 	}
 	base, queue, enqueue, mutex, holds := read("base"), read("queue"), read("enqueue"), read("mutex"), read("holds")
 	// Where the script for all cases is broken, the short roads ahead of it are left out.
