@@ -63,3 +63,15 @@ func TestAgenda(t *testing.T) {
 		require.Zero(t, a.len())
 	}
 }
+
+// Of two of one slot, the later one was too far away for the shelves when it came.
+func TestAgendaOfOneSlotInHeapAndOnShelf(t *testing.T) {
+	var a agenda
+	const slot = (shelfCount + 2) * slotLength
+	later, sooner := &job{}, &job{}
+	a.put(later, slot+2)
+	a.passed(5 * slotLength)
+	a.put(sooner, slot+1)
+	require.EqualValues(t, onShelf, sooner.place)
+	require.Same(t, sooner, a.first())
+}

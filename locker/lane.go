@@ -19,16 +19,9 @@ type need struct {
 // lie on one node. Another deployment is shard 0 as a whole.
 const shards = 64
 
-// A kind tells which requests may share a batch, because the batch ends for all at
-// once: those with about the same patience for the same part of the deployment.
-type kind struct {
-	patience int
-	shard    uint8
-}
-
-func (n need) kind() kind {
-	return kind{bits.Len64(uint64(n.patience / (20 * time.Millisecond))), n.shard}
-}
+// kind tells which requests for a part of the deployment may share a batch, because the batch
+// ends for all at once: those with about the same patience.
+func (n need) kind() int { return bits.Len64(uint64(n.patience / (20 * time.Millisecond))) }
 
 // A lane has jobs and the senders that serve them. There are two, so that
 // requests that hang, and so are tried again and again, cannot hold up those that

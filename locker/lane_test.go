@@ -216,3 +216,19 @@ func TestHungBatchesThatWereUnderWayTogetherCountOnce(t *testing.T) {
 	s.note(at(6), at(7), false, false)
 	assert.False(t, s.suspect)
 }
+
+// A batch is of those that are about as patient, in the order in which they came; the others keep theirs.
+func TestTakeLeavesThoseOfAnotherPatience(t *testing.T) {
+	var l lane
+	var of [2][]*job // the patient, and who has no time
+	for i, hurried := range []int{0, 0, 1, 0, 1, 0, 0} {
+		j := &job{need: need{patience: []time.Duration{2 * time.Second, 20 * time.Millisecond}[hurried] + time.Duration(i)}}
+		of[hurried] = append(of[hurried], j)
+		l.put(j)
+	}
+	q := l.queues[0]
+	assert.Equal(t, of[0][:3], q.take(3))
+	assert.Equal(t, of[1], q.take(3))
+	assert.Equal(t, of[0][3:], q.take(3))
+	assert.Empty(t, q.jobs)
+}
