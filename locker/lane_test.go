@@ -232,3 +232,25 @@ func TestTakeLeavesThoseOfAnotherPatience(t *testing.T) {
 	assert.Equal(t, of[0][3:], q.take(3))
 	assert.Empty(t, q.jobs)
 }
+
+// A given is a task that takes note of the patience it is given, and wants nothing any more.
+type given struct {
+	task
+	patience time.Duration
+}
+
+func (g *given) begin(_ moment, patience time.Duration) (call, bool) {
+	g.patience = patience
+	return call{}, false
+}
+
+// Who shares a batch waits for no longer than the least patient. Where nobody wants it any more nothing is sent.
+func TestBatchIsAsPatientAsTheLeastPatient(t *testing.T) {
+	w := newWatchdog(nil)
+	defer w.close()
+	one, other := &given{}, &given{}
+	w.send([]*job{{task: one, need: need{patience: 2 * time.Second}}, {task: other, need: need{patience: time.Second}}})
+	assert.Equal(t, time.Second, one.patience)
+	assert.Equal(t, time.Second, other.patience)
+	assert.Zero(t, w.states[0])
+}
