@@ -101,7 +101,9 @@ func TestCloseDuringARenewal(t *testing.T) {
 			}
 		})
 		<-renewing
+		begun := time.Now()
 		require.NoError(t, c.Close())
+		assert.Zero(t, time.Since(begun))
 		assert.ErrorIs(t, lease.Err(), ErrClosed)
 		assert.NotErrorIs(t, lease.Err(), context.Canceled)
 		assert.Empty(t, s.renewals)
