@@ -87,6 +87,45 @@ func TestLateRequestOfALeaseThatWasGivenUp(t *testing.T) {
 	}
 }
 
+// Nor one that was answered, and that something on the way to the server delivers once more.
+func TestRequestThatIsExecutedTwiceTakesNothing(t *testing.T) {
+	for name, opts := range map[string][]Option{"fenced": {Fenced()}, "reentrant": {Reentrant()}, "writing": {ForWriting()}} {
+		for _, waits := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, waits: %v", name, waits), func(t *testing.T) {
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					m := f.client(t).Mutex("k", opts...)
+					var held *Lease
+					if waits {
+						held = must(t, f.client(t).Mutex("k", opts...))
+					}
+					var again driver.Command
+					f.set(func() {
+						f.before = func(_ context.Context, cmd driver.Command) error {
+							if isAcquire(cmd) {
+								again = driver.Command{Args: slices.Clone(cmd.Args)}
+							}
+							return nil
+						}
+					})
+					if waits {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+						defer cancel()
+						_, err := m.Lock(ctx)
+						require.ErrorIs(t, err, context.DeadlineExceeded)
+						synctest.Wait()
+						require.NoError(t, held.Unlock(t.Context()))
+					} else {
+						require.NoError(t, must(t, m).Unlock(t.Context()))
+					}
+					require.NotEmpty(t, again.Args)
+					f.do(t, again.Args...)
+					assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
+				})
+			})
+		}
+	}
+}
+
 func TestLateRequestOfADetachedLease(t *testing.T) {
 	for name, opts := range map[string][]Option{"fenced": {Fenced()}, "reentrant": {Reentrant()}} {
 		take := func(t *testing.T, f *fakeDeployment) (m *Mutex, l *Lease) {

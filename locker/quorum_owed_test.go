@@ -99,6 +99,34 @@ func TestQuorumScriptThatIsExecutedLongAfterCloseTakesNothing(t *testing.T) {
 	})
 }
 
+// Nor where the release is the last that the node hears of the client, which waits for it no longer.
+func TestQuorumReleaseAtCloseIsRememberedForLong(t *testing.T) {
+	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+		f := nodes[order[2]]
+		lost := f.losesAcquires(false)
+		lease := must(t, m)
+		time.Sleep(2 * restPause)
+		f.set(func() {
+			f.after = func(_ context.Context, cmd driver.Command) error {
+				if m.mode.family().release.runs(cmd) {
+					f.hang()
+				}
+				return nil
+			}
+		})
+		begun := time.Now()
+		require.NoError(t, m.client.Close())
+		assert.Less(t, time.Since(begun), DefaultNodeTimeout)
+		f.heal()
+		require.True(t, f.Exists(m.keys.over(lease.tenure.id)))
+		time.Sleep(30 * time.Second)
+		for len(lost) > 0 {
+			f.do(t, (<-lost).Args...)
+		}
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
 // Nor where the client is closed after Unlock, as by a program that does one thing, before the node has had its time: Close
 // waits for that, and has the node told.
 func TestQuorumScriptThatIsExecutedLongAfterUnlockAndCloseTakesNothing(t *testing.T) {
