@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -215,6 +216,8 @@ func TestHungBatchesThatWereUnderWayTogetherCountOnce(t *testing.T) {
 	assert.True(t, s.suspect)
 	s.note(at(6), at(7), false, false)
 	assert.False(t, s.suspect)
+	s.note(at(8), at(9), false, true)
+	assert.True(t, s.suspect, "as where no connection comes about")
 }
 
 // A batch is of those that are about as patient, in the order in which they came; the others keep theirs.
@@ -253,4 +256,35 @@ func TestBatchIsAsPatientAsTheLeastPatient(t *testing.T) {
 	assert.Equal(t, time.Second, one.patience)
 	assert.Equal(t, time.Second, other.patience)
 	assert.Zero(t, w.states[0])
+}
+
+// Those of several parts are due at the same time, of which one hangs.
+func TestPartsThatAreDueTogetherAreAskedTogether(t *testing.T) {
+	for _, dead := range []string{"a", "b"} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			client, err := New(sharded{f})
+			require.NoError(t, err)
+			defer client.Close()
+			var jobs []*job
+			for _, part := range []string{"a", "b"} {
+				lease := must(t, client.Mutex(part))
+				lease.tenure.job.need = need{patience: time.Second, shard: uint8(client.deployment.shard(part))}
+				jobs = append(jobs, &lease.tenure.job)
+			}
+			asked := map[string]bool{}
+			f.set(func() {
+				f.before = func(ctx context.Context, cmd driver.Command) error {
+					f.set(func() { asked[cmd.Keys()[0]] = true })
+					if cmd.Keys()[0] == dead {
+						<-ctx.Done()
+					}
+					return ctx.Err()
+				}
+			})
+			client.dog.queue(jobs)
+			synctest.Wait()
+			f.set(func() { assert.Len(t, asked, 2) })
+			f.heal()
+		})
+	}
 }

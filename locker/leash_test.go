@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,4 +238,39 @@ func TestLeashesAreLetGo(t *testing.T) {
 	assert.Equal(t, maxIdleLeashes, leashesLeft)
 	assert.Zero(t, valuesLeft)
 	runtime.KeepAlive(p)
+}
+
+// A talker is a context of which it takes until told is closed to say, the first time, why it has ended.
+type talker struct {
+	context.Context
+	asked atomic.Bool
+	told  chan struct{}
+}
+
+func (c *talker) Err() error {
+	if !c.asked.Swap(true) {
+		<-c.told
+	}
+	return c.Context.Err()
+}
+
+// A leash that the end of the caller's context is about to end serves nobody else, who would be told that its request has failed.
+func TestLeashThatIsAboutToEndIsOfNoMoreUse(t *testing.T) {
+	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		caller := &talker{Context: ctx, told: make(chan struct{})}
+		l := p.take(caller, time.Minute)
+		l.Done()
+		cancel()
+		synctest.Wait()
+		released := make(chan struct{})
+		go func() { l.release(nil); close(released) }()
+		synctest.Wait()
+		next := p.take(t.Context(), time.Minute)
+		close(caller.told)
+		<-released
+		synctest.Wait()
+		assert.NoError(t, next.Err())
+		next.release(nil)
+	})
 }

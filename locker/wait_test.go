@@ -507,3 +507,40 @@ func TestAContextEndsWithAnErrorThatCannotBeCompared(t *testing.T) {
 		})
 	}
 }
+
+// By an unsubscribed connection no subscription comes about, nor fails.
+type unsubscribed struct{ *fakeConn }
+
+func (unsubscribed) Subscribe(ctx context.Context) (driver.Subscription, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Who waits does so for a subscription no longer than for a moment, nor than its context lasts; and Close not at all.
+func TestSubscriptionThatDoesNotComeAboutHoldsUpNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held := must(t, f.client(t).Mutex("k"))
+		c, err := New(driver.NewConnector(f.Driver(), func(ctx context.Context) (driver.Conn, error) {
+			conn, err := f.Connect(ctx)
+			return unsubscribed{conn.(*fakeConn)}, err
+		}))
+		require.NoError(t, err)
+		defer c.Close()
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), settleTime/5)
+		defer cancel()
+		_, err = c.Mutex("k").Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, settleTime/5, time.Since(begun))
+
+		time.AfterFunc(settleTime, func() { assert.NoError(t, held.Unlock(t.Context())) })
+		begun = time.Now()
+		_, err = c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		assert.LessOrEqual(t, time.Since(begun), settleTime+2*pollInterval)
+
+		begun = time.Now()
+		require.NoError(t, c.Close())
+		assert.Zero(t, time.Since(begun))
+	})
+}
