@@ -288,3 +288,49 @@ func TestCloseNamesWhatAnUnlockLeavesThatItBreaksOff(t *testing.T) {
 		<-extended
 	})
 }
+
+// A lease may be unlocked when its client is closed, as by a deferred call: that waits for nothing but the server.
+func TestUnlockAfterClose(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			c := f.client(t)
+			lease := must(t, c.Mutex("k"))
+			want, within := error(nil), time.Duration(0)
+			if hangs {
+				f.hang()
+				want, within = ErrUnknown, releaseTime
+			}
+			require.ErrorIs(t, c.Close(), want)
+			begun := time.Now()
+			assert.ErrorIs(t, lease.Unlock(t.Context()), want)
+			assert.Equal(t, within, time.Since(begun))
+		})
+	}
+}
+
+// What the background has not got done is done by Close: a release, for as long as it waits for one, and, in less time,
+// the leaving of a queue.
+func TestCloseDoesWhatIsLeftToTheBackground(t *testing.T) {
+	for _, silent := range []time.Duration{courtesyTime / 2, 2 * courtesyTime} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			held := must(t, f.client(t).Mutex("waited for"))
+			c := f.client(t)
+			lease := must(t, c.Mutex("k"))
+			ctx, cancel := context.WithTimeout(t.Context(), pollInterval/2)
+			defer cancel()
+			waiting := make(chan error)
+			go func() { _, err := c.Mutex("waited for").Lock(ctx); waiting <- err }()
+			time.Sleep(pollInterval / 4)
+			require.True(t, f.Exists(held.mutex.keys.queue))
+			f.set(func() { f.before = func(context.Context, driver.Command) error { return errLostReply } })
+			require.ErrorIs(t, <-waiting, context.DeadlineExceeded)
+			require.ErrorIs(t, lease.Unlock(ctx), ErrUnknown)
+			time.AfterFunc(silent, f.heal)
+			require.NoError(t, c.Close())
+			assert.False(t, f.Exists("k"))
+			if silent < courtesyTime {
+				assert.False(t, f.Exists(held.mutex.keys.queue))
+			}
+		})
+	}
+}

@@ -350,3 +350,26 @@ func detachForAMinute(l *Lease) error {
 	_, err := l.Detach(context.Background(), time.Minute)
 	return err
 }
+
+// Of a lease that its owner has re-entered the others are given up while it is detached, so that it is the last.
+func TestDetachThatBecomesTheLastLeavesTheDetachedHoldOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Reentrant(), As(NewOwner()))
+		other, lease := must(t, m), must(t, m)
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if isAcquire(cmd) {
+					assert.NoError(t, other.Unlock(t.Context()))
+				}
+				return nil
+			}
+		})
+		id, err := lease.Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		f.heal()
+		taken, err := f.client(t).Mutex("k", Reentrant()).Attach(t.Context(), id)
+		require.NoError(t, err)
+		require.NoError(t, taken.Unlock(t.Context()))
+		assert.False(t, f.Exists("k"))
+	})
+}
