@@ -47,8 +47,8 @@ func eachContended(t *testing.T, test func(t *testing.T, nodes fakeQuorum, refus
 		opts, theirs []Option
 	}{
 		{"mutex", "first", nil, nil},
-		{"mutex", "last", nil, nil},
-		{"fenced mutex", "late", []Option{Fenced()}, nil},
+		{"mutex", "late", nil, nil},
+		{"fenced mutex", "last", []Option{Fenced()}, nil},
 		{"reentrant", "first", []Option{Reentrant(), Fenced()}, nil},
 		{"writing", "late", []Option{ForWriting()}, nil},
 		{"reading", "last", []Option{ForReading()}, []Option{ForWriting()}},
@@ -599,6 +599,25 @@ func TestQuorumNodeThatMayHaveHadTheLeaseIsNotHeededLate(t *testing.T) {
 		late := only(1) | only(2)
 		left := &rest{quorum: q, may: only(1)}
 		left.hears(&round{quorum: q, asked: q.all(), answered: q.all(), refused: late}, late, only(1))
+		require.NotNil(t, left.again)
+		assert.Equal(t, only(2), left.again.nodes)
+	})
+}
+
+// What has been answered between the decision and the moment when the answers are heeded counts as what comes later.
+func TestQuorumRestKnowsWhatWasAnsweredSinceTheDecision(t *testing.T) {
+	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+		q := nodes.client(t, QuorumConfig{}).quorum
+		since := newRound(q, question{}, nil)
+		since.over, since.asked = true, q.all()
+		for i, answer := range []driver.Result{{Err: driver.NotSent(errLostReply)}, {Err: errLostReply}, {}, {Value: "OK"}} {
+			since.hear(i, []driver.Result{answer})
+		}
+		left := &rest{quorum: q, may: q.all()}
+		left.hears(since, q.all(), 0)
+		assert.Equal(t, q.all()&^only(0), left.may, "one that was not reached has nothing")
+		assert.Equal(t, only(1)|only(4), left.owed)
+		assert.Equal(t, only(1), left.lost)
 		require.NotNil(t, left.again)
 		assert.Equal(t, only(2), left.again.nodes)
 	})

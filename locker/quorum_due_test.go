@@ -221,6 +221,23 @@ func TestQuorumCloseWaitsForANodeThatStandsStillOnce(t *testing.T) {
 		begun := time.Now()
 		require.NoError(t, m.client.Close())
 		assert.LessOrEqual(t, time.Since(begun), DefaultNodeTimeout)
+		assert.Nil(t, m.client.quorum.nodes[order[0]].dues.timer, "nothing goes on")
+	})
+}
+
+// Who has been told, or never will do it, is not told again each second.
+func TestQuorumNodeIsToldAgainOnlyWhatItMayStillDo(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		n := nodes.client(t, QuorumConfig{}).quorum.nodes[0]
+		answers := []driver.Result{
+			{Value: int64(1)},
+			{Value: int64(0)},
+			{Err: driver.NotSent(driver.ErrClosed)}, // by the application
+			{Err: driver.NewServerError("WRONGTYPE Operation against a key holding the wrong kind of value")},
+		}
+		n.told(make([]due, len(answers)), answers)
+		assert.Empty(t, n.dues.waiting)
+		assert.Nil(t, n.dues.timer)
 	})
 }
 

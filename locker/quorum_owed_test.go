@@ -245,3 +245,22 @@ func TestQuorumNodeThatWasAskedAgainRemembersNoLeaseForLong(t *testing.T) {
 		assert.LessOrEqual(t, refusing.TTL(over), echoLife)
 	})
 }
+
+// Nor do the others where one has not answered SET, which does not know what is remembered.
+func TestQuorumSetWithoutAnAnswerHasNoNodeRememberTheLeaseForLong(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meetAt(t, c, "k")
+		order := c.quorum.order("k")
+		nodes[order[0]].hang()
+		lease := must(t, c.Mutex("k"))
+		time.Sleep(2 * DefaultNodeTimeout)
+		over := lease.mutex.keys.over(lease.tenure.id)
+		require.NoError(t, lease.Unlock(t.Context()))
+		synctest.Wait()
+		for _, place := range order[1:3] {
+			assert.LessOrEqual(t, nodes[place].TTL(over), echoLife)
+		}
+	})
+}
