@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -666,4 +667,33 @@ func TestQuorumReaderWaitsForTheEndOfAnIntent(t *testing.T) {
 		assert.InDelta(t, 4*time.Second, time.Since(begun), float64(100*time.Millisecond))
 		assert.Less(t, len(nodes[0].commands()), 30)
 	})
+}
+
+// The time that a driver gives its connections, or a reply, is not the caller's.
+func TestQuorumTimeOfADriverIsNotTheCallers(t *testing.T) {
+	over := fmt.Errorf("the driver's time is over: %w", context.DeadlineExceeded)
+	for name, trouble := range map[string]func(f *fakeDeployment){
+		"connecting": func(f *fakeDeployment) { f.connectErr = over },
+		"waiting":    func(f *fakeDeployment) { f.before = func(context.Context, driver.Command) error { return over } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				for _, f := range nodes[:2] {
+					f.set(func() { trouble(f) })
+				}
+				c := nodes.client(t, QuorumConfig{})
+				_, err := c.Mutex("k").TryLock(t.Context())
+				require.ErrorIs(t, err, ErrUnavailable)
+				assert.NotErrorIs(t, err, context.DeadlineExceeded)
+				told, _ := errors.AsType[*QuorumError](err)
+				require.NotNil(t, told)
+				for i := range nodes[:2] {
+					require.Error(t, told.Votes[i].Err)
+					assert.NotErrorIs(t, told.Votes[i].Err, context.DeadlineExceeded)
+					assert.NotErrorIs(t, c.Nodes()[i].Err, context.DeadlineExceeded)
+				}
+			})
+		})
+	}
 }

@@ -59,6 +59,7 @@ func TestQuorumNodesTellWhoRefusesLocks(t *testing.T) {
 				health := c.Nodes()
 				assert.ErrorContains(t, health[0].Err, reply[:4])
 				assert.False(t, health[0].Suspect, "it answers")
+				assert.WithinDuration(t, time.Now(), health[0].Answered, time.Second)
 				assert.NoError(t, health[1].Err)
 				nodes[0].heal()
 				pairs(t, c, opts...)

@@ -82,6 +82,26 @@ func TestQuorumScriptThatIsExecutedLongAfterUnlockTakesNothing(t *testing.T) {
 	}
 }
 
+// Nor where it went to the node since one that was asked first was slow.
+func TestQuorumScriptBesideASlowNodeThatIsExecutedLongAfterUnlockTakesNothing(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meetAt(t, c, "k")
+		order := c.quorum.order("k")
+		nodes[order[0]].answersLate(2 * minSlowness)
+		f := nodes[order[2]]
+		lost := f.losesAcquires(false)
+		require.NoError(t, must(t, c.Mutex("k")).Unlock(t.Context()))
+		require.Len(t, lost, 1, "before the lock was had")
+		time.Sleep(time.Second)
+		f.heal()
+		time.Sleep(30 * time.Second)
+		f.do(t, (<-lost).Args...)
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
 // Nor when the client has been closed.
 func TestQuorumScriptThatIsExecutedLongAfterCloseTakesNothing(t *testing.T) {
 	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {

@@ -156,6 +156,19 @@ func TestQuorumOrder(t *testing.T) {
 	})
 }
 
+// The others are asked, too, when one of the first takes several times as long as it did before, and long before its time is up.
+func TestQuorumAsksTheRestInTime(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		q := nodes.client(t, QuorumConfig{}).quorum
+		for pace, want := range map[time.Duration]time.Duration{
+			0: minSlowness, 10 * time.Millisecond: 40 * time.Millisecond, time.Second: DefaultNodeTimeout / 4,
+		} {
+			q.nodes[1].pace.Store(int64(pace))
+			assert.Equal(t, want, q.slowness(inOrder), "%v", pace)
+		}
+	})
+}
+
 func firstOf(c *Client, key string) uint8 { return c.quorum.order(key)[0] }
 
 // What makes the lease longer makes it so at all nodes.

@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -58,6 +59,7 @@ func TestQuorumSlowNodeTakesPartUnderLoad(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, lacking.Load(), "of 600 leases")
 		assert.Zero(t, suspect.Load())
+		assert.Positive(t, c.quorum.nodes[2].rank(), "it is asked last")
 	})
 }
 
@@ -97,5 +99,62 @@ func TestQuorumHungNodeIsSuspect(t *testing.T) {
 		nodes[0].heal()
 		pair()
 		assert.False(t, c.Nodes()[0].Suspect)
+		assert.Zero(t, c.quorum.nodes[0].behind.Load(), "for the next time")
+	})
+}
+
+// So is one for which so much waits, but for what callers wait for as well: as many of them may be there at once.
+func TestQuorumNodeForWhichMuchWaitsIsSuspect(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		q := nodes.client(t, QuorumConfig{}).quorum
+		q.nodes[0].asked.Store(maxLate + 1)
+		assert.True(t, q.nodes[0].suspect())
+		q.polls.Store(1)
+		assert.False(t, q.nodes[0].suspect())
+	})
+}
+
+// What has waited for a node until its time was up is not sent, nor is what need not be by now, and both are said not to have
+// been. A node that has been sent nothing owes no answer.
+func TestQuorumWhatWaitedForANodeInVainIsNotSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		moot   bool
+		others int32 // are waiting for the node, too
+	}{"late": {}, "moot": {moot: true}, "moot, beside others": {true, 1}} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				q := nodes.client(t, QuorumConfig{}).quorum
+				n := q.nodes[0]
+				var heard driver.Result
+				r := newRound(q, question{calls: make([]call, 1), moot: new(atomic.Bool)}, func(_ int, answers []driver.Result) bool {
+					heard = answers[0]
+					return true
+				})
+				r.in.moot.Store(c.moot)
+				n.asked.Store(1 + c.others)
+				n.owed.Store(r.in.ctx)
+				time.Sleep(DefaultNodeTimeout)
+				synctest.Wait()
+				assert.Empty(t, n.unsettled([]inquiry{r.in}))
+				assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(heard.Err))
+				assert.NotErrorIs(t, heard.Err, context.DeadlineExceeded, "it is not the caller's")
+				assert.Equal(t, c.moot && c.others == 0, !n.silent())
+				assert.Equal(t, c.others, n.asked.Load())
+			})
+		})
+	}
+}
+
+// A decision does without the worst of the suspect nodes, and never without a majority.
+func TestQuorumSparesTheWorstOfAMinority(t *testing.T) {
+	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {
+		q := nodes.client(t, QuorumConfig{}).quorum
+		for i, behind := range []int32{3, 9, 5, 1, 7} {
+			q.nodes[i].behind.Store(behind)
+			q.nodes[i].asked.Store(maxLate + 1)
+		}
+		assert.Equal(t, only(1)|only(4), q.spared())
+		q.nodes[4].asked.Store(0)
+		assert.Equal(t, only(1)|only(2), q.spared())
 	})
 }
