@@ -158,3 +158,56 @@ func TestQuorumNodeThatTakesAFencedLeaseLateKeepsNothing(t *testing.T) {
 		assert.Zero(t, nodes.holding("k"))
 	})
 }
+
+// Who asks the nodes has an answer when their time is up, or the client gives up, whatever keeps what was asked from going out;
+// and none is sent for who has no time, or is too late.
+func TestQuorumAsksForNoLongerThanItsTime(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		c := nodes.client(t, QuorumConfig{})
+		q, goOn := c.quorum, make(chan struct{})
+		for _, n := range q.nodes {
+			n.line.request = func(batch []inquiry) bool {
+				<-goOn
+				for _, in := range batch {
+					n.answer(in, unasked(in.calls))
+				}
+				return true
+			}
+		}
+		poll := func(ctx context.Context) (heard []error) {
+			q.poll(ctx, make([]call, 1), func(_ int, answers []driver.Result) bool {
+				heard = append(heard, answers[0].Err)
+				return false
+			})
+			require.Len(t, heard, 3)
+			return heard
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, err := range poll(over) {
+			assert.ErrorIs(t, err, context.Canceled)
+			assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		}
+		begun := time.Now()
+		for _, err := range poll(t.Context()) {
+			assert.Error(t, err)
+			assert.NotErrorIs(t, err, context.DeadlineExceeded)
+		}
+		assert.Equal(t, DefaultNodeTimeout, time.Since(begun))
+		time.AfterFunc(time.Millisecond, q.stop)
+		go func() {
+			synctest.Wait()
+			assert.EqualValues(t, 1, q.polls.Load())
+		}()
+		for _, err := range poll(t.Context()) {
+			assert.ErrorIs(t, err, ErrClosed)
+		}
+		assert.Zero(t, q.polls.Load())
+		close(goOn)
+		require.NoError(t, c.Close())
+		for _, err := range poll(t.Context()) {
+			assert.ErrorIs(t, err, ErrClosed)
+			assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		}
+	})
+}
