@@ -679,10 +679,13 @@ func TestQuorumTimeOfADriverIsNotTheCallers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				if name == "waiting" {
+					meet(t, c)
+				}
 				for _, f := range nodes[:2] {
 					f.set(func() { trouble(f) })
 				}
-				c := nodes.client(t, QuorumConfig{})
 				_, err := c.Mutex("k").TryLock(t.Context())
 				require.ErrorIs(t, err, ErrUnavailable)
 				assert.NotErrorIs(t, err, context.DeadlineExceeded)

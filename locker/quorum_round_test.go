@@ -436,3 +436,19 @@ func TestQuorumAsksOnceWhoHoldsTheLock(t *testing.T) {
 		assert.LessOrEqual(t, asked.Load(), int32(3))
 	})
 }
+
+// Renewals are put to the nodes together. That one is decided leaves no other one without an answer.
+func TestQuorumWaitsForTheAnswersToAllThatItAsksAtOnce(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		leases := []*Lease{must(t, c.Mutex("a")), must(t, c.Mutex("b"))}
+		everywhere()
+		nodes[1].Del("a")
+		nodes[2].answersLate(10 * time.Millisecond) // and tells who has it
+		for _, r := range c.quorum.runBatch(t.Context(), renewCalls(leases, time.Minute)) {
+			assert.Equal(t, driver.Result{Value: int64(1)}, r)
+		}
+	})
+}
