@@ -247,7 +247,9 @@ func TestQuorumNodeThatStandsStillIsToldNoMoreThanSoMuch(t *testing.T) {
 		n := nodes.client(t, QuorumConfig{}).quorum.nodes[0]
 		nodes[0].hang()
 		for range 3 {
+			before := n.dues.timer
 			n.told(make([]due, maxDues/2+1), allFailed(make([]call, maxDues/2+1), errLostReply))
+			assert.True(t, before == nil || before == n.dues.timer, "one timer serves all")
 		}
 		n.dues.mu.Lock()
 		defer n.dues.mu.Unlock()

@@ -52,8 +52,10 @@ func TestQuorumNodeThatTakesADetachedLeaseLateKeepsNothing(t *testing.T) {
 				for _, i := range c.slow {
 					nodes[order[i]].late(c.late)
 				}
-				id, err := must(t, client.Mutex("k", c.opts...)).Detach(t.Context(), 10*time.Second)
+				lease, begun := must(t, client.Mutex("k", c.opts...)), time.Now()
+				id, err := lease.Detach(t.Context(), 10*time.Second)
 				require.NoError(t, err)
+				assert.Less(t, time.Since(begun), 50*time.Millisecond, "it waits for no longer than the answers take")
 				time.Sleep(10 * time.Millisecond)
 				taken, err := client.Mutex("k", c.opts...).Attach(t.Context(), id)
 				require.NoError(t, err)
