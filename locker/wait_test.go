@@ -544,3 +544,48 @@ func TestSubscriptionThatDoesNotComeAboutHoldsUpNobody(t *testing.T) {
 		assert.Zero(t, time.Since(begun))
 	})
 }
+
+// On a channelless connection subscriptions come about that take no channel.
+type channelless struct {
+	*fakeConn
+	open *atomic.Int32
+}
+
+func (c channelless) Subscribe(context.Context) (driver.Subscription, error) {
+	c.open.Add(1)
+	return channellessSubscription{open: c.open}, nil
+}
+
+type channellessSubscription struct {
+	driver.Subscription
+	open *atomic.Int32
+}
+
+func (channellessSubscription) Add(context.Context, ...string) error {
+	return errors.New("no channel for you")
+}
+
+func (s channellessSubscription) Close() error {
+	s.open.Add(-1)
+	return nil
+}
+
+// A subscription that hears nothing is closed before another is tried, and has nobody wait for it.
+func TestSubscriptionThatTakesNoChannelIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held := must(t, f.client(t).Mutex("k"))
+		var open atomic.Int32
+		c, err := New(driver.NewConnector(f.Driver(), func(ctx context.Context) (driver.Conn, error) {
+			conn, err := f.Connect(ctx)
+			return channelless{conn.(*fakeConn), &open}, err
+		}))
+		require.NoError(t, err)
+		defer c.Close()
+		time.AfterFunc(10*resubscribePause, func() {
+			assert.Zero(t, open.Load())
+			assert.NoError(t, held.Unlock(t.Context()))
+		})
+		_, err = c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+	})
+}
