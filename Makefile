@@ -37,7 +37,7 @@ test: ## everything that has to pass; installs a redis-server if it can
 	@$(MAKE) --no-print-directory server
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory standalone BESIDE="vulncheck $(if $(RACE),histories mutants)"
+	@$(MAKE) --no-print-directory standalone BESIDE="$(if $(RACE),histories mutants) vulncheck"
 	@$(MAKE) --no-print-directory readme
 	@if [ -z "$(RACE)" ]; then echo "THERE IS NO C COMPILER: tested WITHOUT the race detector."; fi
 	@.ci/server report
@@ -120,10 +120,11 @@ GREEDY  := ./internal/robustness
 
 # The full test run is this one: users get the modules without the workspace, in
 # which a missing requirement would not be noticed.
-# Whatever is in BESIDE is made at the same time. make lint has vetted all that is tested.
+# Whatever is in BESIDE is made at the same time, and takes long. make lint has vetted all that is tested.
 standalone: ## check go.mod of, build and test every module by itself
 	@$(MAKE) --no-print-directory -k -j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),-Otarget) \
-		$(patsubst %,%/.standalone,$(filter $(MODULES),$(LONGEST)) $(filter-out $(LONGEST) $(GREEDY),$(MODULES))) $(BESIDE)
+		$(patsubst %,%/.standalone,$(filter $(MODULES),$(LONGEST))) $(BESIDE) \
+		$(patsubst %,%/.standalone,$(filter-out $(LONGEST) $(GREEDY),$(MODULES)))
 	@$(MAKE) --no-print-directory $(patsubst %,%/.standalone,$(filter $(MODULES),$(GREEDY)))
 
 %/.standalone:
