@@ -56,10 +56,10 @@ fmtcheck:
 	@echo "== gofmt"
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "make fmt would change: $$files"; exit 1; fi
 
-# SAME runs a program that has packages compiled, as vet does, in order to know their types: compiled
-# as the tests need them, so that these find them in the build cache, if a module by itself has the same
-# versions of what it requires as in the workspace.
-SAME = go run -exec "env 'GOFLAGS=$(GOFLAGS) $(RACE)'"
+# What has packages compiled in order to know their types, as vet does, has them compiled as the tests
+# need them: so these find them in the build cache, if a module by itself has the same versions of what
+# it requires as in the workspace.
+COMPILING_AS_TESTED = go run -exec "env 'GOFLAGS=$(GOFLAGS) $(RACE)'"
 
 # Also that all compiles in the workspace, tests included.
 vet:
@@ -68,7 +68,7 @@ vet:
 
 staticcheck:
 	@echo "== staticcheck"
-	@$(SAME) $(STATICCHECK) work
+	@$(COMPILING_AS_TESTED) $(STATICCHECK) work
 
 # What is meant to run there, and the package that starts the servers of tests. Examples,
 # bench and the conformance suite have files for one system as well. Types are checked, and
@@ -80,7 +80,7 @@ portable:
 
 apicheck: ## what is exported is documented, has examples, and is what api/ says
 	@echo "== exported API"
-	@$(SAME) ./internal/apicheck
+	@$(COMPILING_AS_TESTED) ./internal/apicheck
 
 api: ## write what is exported to api/
 	@go run ./internal/apicheck -write
@@ -120,7 +120,7 @@ GREEDY  := ./internal/robustness
 
 # The full test run is this one: users get the modules without the workspace, in
 # which a missing requirement would not be noticed.
-# Whatever is in BESIDE is made at the same time, and takes long. make lint has vetted all that is tested.
+# Whatever is in BESIDE is made at the same time, begun before the short ones. make lint has vetted all that is tested.
 standalone: ## check go.mod of, build and test every module by itself
 	@$(MAKE) --no-print-directory -k -j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),-Otarget) \
 		$(patsubst %,%/.standalone,$(filter $(MODULES),$(LONGEST))) $(BESIDE) \
@@ -132,8 +132,8 @@ standalone: ## check go.mod of, build and test every module by itself
 	@cd $* && export GOWORK=off && go mod tidy -diff && go build $(RACE) -o /dev/null ./... && go test -vet=off $(RACE) -shuffle=on -timeout=20m ./...
 
 # The tests in $(1) that name one of the functions $(2) themselves.
-naming = $(shell awk -F '[()]' '/^func / { test = "" } /^func Test/ { test = substr($$1, 6) } \
-	test != "" && /[^A-Za-z]($(2))[^A-Za-z]/ { print test }' $(1)/*_test.go | sort -u | paste -s -d '|' -)
+naming = $(or $(shell awk -F '[()]' '/^func |^}/ { test = "" } /^func Test/ { test = substr($$1, 6) } \
+	test != "" && /[^A-Za-z]($(2))[^A-Za-z]/ { print test }' $(1)/*_test.go | sort -u | paste -s -d '|' -),$(error no test in $(1) names $(2)))
 
 # The race detector makes these slow, and has little to find in them. Some are run without it only,
 # and of the others more.
