@@ -16,12 +16,13 @@ func (w *Wire) Listen() (string, error) {
 	if w.listener != nil {
 		return w.listener.addr, nil
 	}
-	l := &listener{wire: w}
-	if err := l.open("127.0.0.1:0"); err != nil {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		return "", err
 	}
-	w.listener = l
-	return l.addr, nil
+	w.listener = &listener{wire: w, addr: ln.Addr().String()}
+	w.listener.open(ln)
+	return w.listener.addr, nil
 }
 
 // A listener can close its port and open the same one again, so that a refused
@@ -32,18 +33,13 @@ type listener struct {
 
 	mu     sync.Mutex
 	ln     net.Listener // nil while paused
-	paused func()       // gives the port back that is kept meanwhile
+	port   *reserved    // nil unless paused
 	closed bool
 }
 
-func (l *listener) open(addr string) error {
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		return err
-	}
-	l.ln, l.addr = ln, ln.Addr().String()
+func (l *listener) open(ln net.Listener) {
+	l.ln = ln
 	l.wire.running.Go(func() { l.accept(ln) })
-	return nil
 }
 
 func (l *listener) pause(pause bool) {
@@ -56,24 +52,20 @@ func (l *listener) pause(pause bool) {
 		_ = l.ln.Close()
 		l.ln = nil
 		// Else clients would find whoever is given it next: another server.
-		release, err := reserve(port)
+		r, err := reserve(port)
 		if err != nil {
 			l.broken("cannot keep the port", err)
 			return
 		}
-		l.paused = release
-	case !pause && l.ln == nil:
-		l.release()
-		if err := l.open(l.addr); err != nil {
+		l.port = &r
+	case !pause && l.port != nil:
+		ln, err := l.port.listen()
+		l.port = nil
+		if err != nil {
 			l.broken("cannot listen again", err)
+			return
 		}
-	}
-}
-
-func (l *listener) release() {
-	if l.paused != nil {
-		l.paused()
-		l.paused = nil
+		l.open(ln)
 	}
 }
 
@@ -87,7 +79,10 @@ func (l *listener) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	l.release()
+	if l.port != nil {
+		l.port.release()
+		l.port = nil
+	}
 	if l.ln != nil {
 		_ = l.ln.Close()
 		l.ln = nil
