@@ -179,6 +179,24 @@ func TestQuorumOfRedsyncAndOurs(t *testing.T) {
 	fleet(t, locks...)
 }
 
+// From one server of ours to a quorum of which it is a node.
+func TestFromOneServerToAQuorum(t *testing.T) {
+	var connectors []driver.Connector
+	var old Lock
+	for i, server := range servertest.Servers(t, 3) {
+		rdb := newRedis(t, server.Addr)
+		connectors = append(connectors, goredis.Wrap(rdb))
+		if i == 0 {
+			old = Ours(newClient(t, rdb))
+		}
+	}
+	client, err := redlock.New(connectors, redlock.Config{Bootstrap: true}, locker.Prefix("quorum:"))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	fleet(t, old, Both(Ours(client), old))
+	fleet(t, Both(Ours(client), old), Ours(client))
+}
+
 // What they are replaced by does the same.
 func TestReplacements(t *testing.T) {
 	addr := servertest.Single(t).Addr
