@@ -47,7 +47,8 @@ type Holder struct {
 	// both directions, where the nodes did not draw the same.
 	Token Token
 	// Remaining is how long the lease lasts on the server unless it is renewed,
-	// 0 if that is not known.
+	// 0 if that is not known. A holder that has crashed is gone then. One that is at work may
+	// be done sooner, or later: to that it is no bound.
 	Remaining time.Duration
 	// Foreign tells that the lock was taken by something else than this library,
 	// through a plain SET NX for instance. Then only Remaining is known besides.

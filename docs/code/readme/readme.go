@@ -22,7 +22,7 @@ func InHand(ctx context.Context, client *locker.Client, store Store, data string
 	m := client.Mutex("orders:42", locker.TTL(30*time.Second), locker.Fenced())
 	lease, err := m.TryLock(ctx) // or Lock, which waits
 	if errors.Is(err, locker.ErrLocked) {
-		return nil // somebody else is at it; the *LockedError says who, and for how long
+		return nil // somebody else is at it; the *LockedError says who
 	}
 	if err != nil {
 		return err
