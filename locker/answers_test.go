@@ -55,6 +55,22 @@ func TestCloseDoesNotWaitForHangingLock(t *testing.T) {
 	})
 }
 
+// Who gives no deadline to TryLock is told how long a server that says nothing keeps it.
+func TestTryLockOfASilentServerEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error { <-ctx.Done(); return ctx.Err() }
+		})
+		begun := time.Now()
+		_, err := f.client(t).Mutex("k", WaitTimeout(time.Second)).TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrUnavailable)
+		assert.NotErrorIs(t, err, ErrWaitTimeout)
+		assert.Greater(t, time.Since(begun), 3*DefaultAttemptTimeout)
+		assert.LessOrEqual(t, time.Since(begun), 3*DefaultAttemptTimeout+time.Second)
+		time.Sleep(20 * time.Second)
+	})
+}
+
 func TestAttachEndsTheDetachTTL(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)

@@ -49,8 +49,8 @@ func checkLabel(text string) bool {
 	return len(text) <= maxLabel && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '|' || r == 0x7f })
 }
 
-// As makes the lock be taken by o, whatever the context says. It concerns reentrant
-// and read-write locks only.
+// As makes the lock be taken by o, whatever the context says; the zero Owner gives
+// [ErrInvalid]. It concerns reentrant and read-write locks only.
 func As(o Owner) Option {
 	return lockOption(func(c *lockConfig) {
 		if !o.made {
