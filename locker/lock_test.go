@@ -592,6 +592,7 @@ func TestBadInput(t *testing.T) {
 		_, err = New(f, Reentrant(), ForWriting())
 		assert.ErrorIs(t, err, ErrInvalid)
 		assert.ErrorContains(t, err, "Reentrant and ForWriting make two kinds of lock")
+		assert.ErrorContains(t, err, "without Reentrant", "who uses rwlock has given no ForWriting")
 		_, err = New(f, Prefix("__golocker:"))
 		assert.ErrorIs(t, err, ErrInvalid, "a reserved name")
 		_, err = f.client(t).Mutex("__golocker:k").Lock(t.Context())

@@ -86,7 +86,7 @@ func (c *lockConfig) reject(problem string) {
 // the kind: that the last of them counts would hide a mistake.
 func (c *lockConfig) choose(option string, to mode) {
 	if c.chosen != "" && (c.mode == modeReentrant) != (to == modeReentrant) {
-		c.reject(fmt.Sprintf("%s and %s make two kinds of lock; leave one out", c.chosen, option))
+		c.reject(fmt.Sprintf("%s and %s make two kinds of lock; leave one out (owners of a read-write lock re-enter without Reentrant)", c.chosen, option))
 	}
 	c.mode, c.chosen = to, option
 }
