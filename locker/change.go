@@ -37,8 +37,8 @@ func (l *Lease) upgrade(ctx context.Context, wait bool) (*Lease, error) {
 
 // Downgrade turns the lease from writing to reading without a gap in which another
 // writer could have the lock. The lease returned reads; this one is over, as after
-// Unlock, and so is the context of work that [Lease.Do] runs under it: the caller's, from outside
-// of that, is the one for Do of the lease returned. Readers who wait are let in. After an error this lease is as it was, unless
+// Unlock, and so is the context of work that runs under it: give [Lease.Do] of the one returned a
+// ctx from outside of that work. Readers who wait are let in. After an error this lease is as it was, unless
 // the error is [ErrLost], as it is also where the server turns out to have lost the lease
 // before. A lease that does not hold a read-write lock for writing gives [ErrInvalid], one
 // that is over what [Lease.Err] says. The other errors are those of [Mutex.TryLock].

@@ -156,7 +156,7 @@ func (m *Mutex) lockWaiting(ctx context.Context) (*Lease, error) {
 // It does not wait, except for the server's reply; where that is lost it asks again under the
 // same id, so that the answer is the right one, and on a quorum whose vote is split a few times
 // within some 100 ms. A server that says nothing keeps it until ctx ends, or for three times the
-// [AttemptTimeout] (of a quorum the NodeTimeout) and a second at most, whatever the [WaitTimeout]. Its other
+// [AttemptTimeout] (of a quorum the NodeTimeout) and about a second, whatever the [WaitTimeout]. Its other
 // errors are those of Lock: a [*WaitError] where ctx ends before the reply, and ErrUnavailable where the
 // server cannot be reached, or serve, whichever request it is.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
