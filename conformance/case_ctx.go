@@ -48,26 +48,30 @@ var ctxCases = []testCase{
 		k.prompt(deadlineAfter, conn, k.doOne)
 	}},
 	{name: "Do/Ctx/DialOfAnother", run: func(k *kit) {
-		// A client may let a call wait for the connection that another one dials. That the other
-		// gives up is not the end of its own ctx.
-		conn := k.warm()
-		k.wire.HangDials()
-		k.wire.KillAll()
+		// A client may let a call wait for the connection that another one dials, or for itself,
+		// where the first call opens it. That the other gives up is not the end of its own ctx.
+		conns := []driver.Conn{k.open()}
 		rounds := 3 // the first may be for a connection that is gone
 		if k.realTime() {
 			rounds = 1 // each takes the client's timeout
+		} else {
+			conns = append(conns, k.warm())
 		}
-		for range rounds {
-			ctx, cancel := k.cancellable()
-			first := k.startDo(ctx, conn, cmd("GET", k.key("n")))
-			time.Sleep(k.time.pause)
-			second := k.startDo(k.ctx, conn, cmd("GET", k.key("n")))
-			time.Sleep(k.time.pause)
-			cancel()
-			k.wait(first, k.time.slack, "a call that waits for a connection and is cancelled")
-			k.wait(second, k.time.bound, "a call that waits for a connection, and is not cancelled")
-			if errors.Is(second.err, context.Canceled) {
-				k.Errorf("a call that waits for a connection gave %q, which matches %q, when another one was cancelled", second.err, context.Canceled)
+		k.wire.HangDials()
+		k.wire.KillAll()
+		for _, conn := range conns {
+			for range rounds {
+				ctx, cancel := k.cancellable()
+				first := k.startDo(ctx, conn, cmd("GET", k.key("n")))
+				time.Sleep(k.time.pause)
+				second := k.startDo(k.ctx, conn, cmd("GET", k.key("n")))
+				time.Sleep(k.time.pause)
+				cancel()
+				k.wait(first, k.time.slack, "a call that waits for a connection and is cancelled")
+				k.wait(second, k.time.bound, "a call that waits for a connection, and is not cancelled,")
+				if errors.Is(second.err, context.Canceled) {
+					k.Errorf("a call that waits for a connection gave %q, which matches %q, when another one was cancelled", second.err, context.Canceled)
+				}
 			}
 		}
 	}},

@@ -30,6 +30,22 @@ var recoverCases = []testCase{
 		k.wire.Refuse(false)
 		k.recovers(conn)
 	}},
+	{name: "Do/Recover/First", run: func(k *kit) {
+		// There is no server yet when a Conn is made and used. A client that the first call opens
+		// may keep for good what that failed with.
+		k.wire.Refuse(true)
+		conn := k.connectMaybe(k.connector())
+		if conn == nil {
+			return // Connector/ConnectAgain
+		}
+		for range 2 {
+			ctx, cancel := k.within(k.time.short)
+			_, _ = k.do(ctx, conn, cmd("GET", k.key("n")))
+			cancel()
+		}
+		k.wire.Refuse(false)
+		k.recovers(conn)
+	}},
 	{name: "Do/Recover/Partition", run: func(k *kit) {
 		conn := k.manyConnections()
 		k.wire.Partition()

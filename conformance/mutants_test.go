@@ -137,6 +137,7 @@ var mutants = []mutant{
 		Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Do/Ctx/BlackHole Do/StalledWrite/Ctx Batch/Ctx/InFlight
 		Describe/Ctx`},
 	{"dials-are-shared", `Do/Ctx/DialOfAnother`},
+	{"first-dial-is-shared", `Do/Ctx/DialOfAnother`},
 	{"dial-ignores-ctx", `
 		Do/Ctx/HungDial/Deadline Do/Ctx/HungDial/Cancel Do/Ctx/HungHandshake Do/Ctx/BlackHole
 		Subscribe/Close/Outage`},
@@ -177,6 +178,7 @@ var mutants = []mutant{
 	{"pool-fails-when-busy", `Do/Ctx/PoolExhausted Do/Correlation/Concurrent Do/Concurrent/Counter Batch/Concurrent`},
 	{"lost-connection-is-closed", `Do/LostRequest/Unknown Do/LostReply/Unknown Do/AtMostOnce/StaleConnection Do/Recover/Killed Batch/LostReply`},
 	{"no-connection-is-closed", `Do/Bounded/Refused Do/Recover/Refused Batch/NotSent`},
+	{"first-dial-is-for-good", `Do/Recover/First`},
 	{"breaker-stays-open", `Do/Recover/Refused Subscribe/Outage`},
 
 	// Close.

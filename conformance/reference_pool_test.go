@@ -328,10 +328,14 @@ func (c *refConn) acquire(ctx context.Context) (l *link, fresh bool, err error) 
 		return l, false, nil
 	}
 	c.mu.Unlock()
-	if c.bug == "dials-are-shared" {
+	switch {
+	case c.bug == "dials-are-shared", c.bug == "first-dial-is-shared" && !c.met.Load():
 		err = c.dialOfAnother(ctx)
+	case c.bug == "first-dial-is-for-good" && !c.met.Load():
+		c.first.Do(func() { l, c.never = c.dial(ctx) })
+		err = c.never
 	}
-	if err == nil {
+	if err == nil && l == nil {
 		l, err = c.dial(ctx)
 	}
 	if err != nil {

@@ -215,10 +215,12 @@ type refConn struct {
 	calls   sync.WaitGroup         // bug "close-waits"
 	one     sync.Mutex             // bugs "holds-mutex" and "close-hangs-in-mutex"
 
-	dialing   chan error    // bug "dials-are-shared"
+	dialing   chan error    // bugs "dials-are-shared" and "first-dial-is-shared"
+	first     sync.Once     // bug "first-dial-is-for-good"
+	never     error         // what it failed with
 	gate      chan struct{} // has room for one; bugs "dial-holds-the-pool" and "sub-dial-holds-the-pool"
 	described driver.Value  // bug "describe-asks-once"
-	met       atomic.Bool   // whether there was a connection; bug "introduces-itself-once"
+	met       atomic.Bool   // whether there was a connection; bugs "introduces-itself-once" and those of the first dial
 }
 
 // A link is one network connection.
