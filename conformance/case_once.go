@@ -3,6 +3,8 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/golocker/golocker/conformance/wire"
@@ -29,6 +31,24 @@ var onceCases = []testCase{
 		if got := k.direct("GET", k.key("n")); got != "1" {
 			k.Errorf("the script was executed %s times; want once", show(got))
 		}
+	}},
+	{name: "Do/LostReply/Write", run: func(k *kit) {
+		// The write fails, and has arrived all the same. Who reads on may have the reply.
+		if k.realTime() {
+			k.Skipf("a socket cannot be made to do that")
+		}
+		var fails atomic.Bool
+		conn := k.warm(dialing(func(c net.Conn) net.Conn { return &failingConn{c, &fails} }))
+		fails.Store(true)
+		ctx, cancel := k.within(k.time.bound)
+		defer cancel()
+		v, err := k.do(ctx, conn, cmd("INCR", k.key("n")))
+		if err == nil {
+			k.result(0, driver.Result{Value: v}, int64(1))
+		} else {
+			k.outcome("INCR that has arrived although its write failed", err, driver.OutcomeUnknown)
+		}
+		k.recovers(conn) // it was written once: every case checks that at its end
 	}},
 	{name: "Do/AtMostOnce/StaleConnection", run: func(k *kit) {
 		// Connections died while nobody used them. The first calls may fail;

@@ -109,7 +109,8 @@ var mutants = []mutant{
 		Do/LostRequest/Unknown Do/LostReply/Unknown Do/LostReply/Half Do/LostReply/Silence
 		Do/LostRequest/BlackHole Do/LostReply/ReadOnly Do/LostReply/Script Do/Bounded/Silence`},
 	{"resends-reads", `Do/LostReply/ReadOnly`},
-	{"write-error-is-not-sent", `Batch/LostRequest/Large Do/StalledWrite/Bounded Batch/StalledWrite`},
+	{"resends-failed-write", `Do/LostReply/Write`},
+	{"write-error-is-not-sent", `Do/LostReply/Write Batch/LostRequest/Large Do/StalledWrite/Bounded Batch/StalledWrite`},
 	{"resends-on-stale", `
 		Do/LostRequest/Unknown Do/LostReply/Unknown Do/LostReply/ReadOnly Do/LostReply/Script Batch/LostRequest`},
 	{"unknown-is-not-sent", `

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/golocker/golocker/conformance/internal/resp"
@@ -49,7 +50,9 @@ func (c *refConn) exchange(ctx context.Context, cmds []driver.Command) []driver.
 		return failAll(len(cmds), err)
 	}
 	results, broken := c.pipeline(ctx, l, cmds)
-	if broken && !fresh && c.bug == "resends-on-stale" && ctx.Err() == nil && errors.Is(results[0].Err, io.EOF) {
+	resends := c.bug == "resends-on-stale" && !fresh && errors.Is(results[0].Err, io.EOF) ||
+		c.bug == "resends-failed-write" && errors.Is(results[0].Err, syscall.EPIPE)
+	if broken && resends && ctx.Err() == nil {
 		c.release(l, true)
 		if l, _, err = c.acquire(ctx); err != nil {
 			return failAll(len(cmds), err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -23,18 +24,25 @@ func (k *kit) stall() *stall {
 		k.Skipf("the buffers of a socket take what is written here; a connection in memory has none")
 	}
 	s := &stall{}
-	s.edit = func(cfg *driver.Config) {
+	s.edit = dialing(func(c net.Conn) net.Conn {
+		unread, _ := net.Pipe()
+		return &stallConn{Conn: c, unread: unread, on: &s.on}
+	})
+	return s
+}
+
+// dialing makes a Config dial connections with something around them.
+func dialing(wrap func(net.Conn) net.Conn) func(*driver.Config) {
+	return func(cfg *driver.Config) {
 		dial := cfg.Dial
 		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := dial(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
-			unread, _ := net.Pipe()
-			return &stallConn{Conn: c, unread: unread, on: &s.on}, nil
+			return wrap(c), nil
 		}
 	}
-	return s
 }
 
 // A stallConn writes to a pipe from which nobody reads while the stall is on.
@@ -64,4 +72,19 @@ func (c *stallConn) SetWriteDeadline(t time.Time) error {
 func (c *stallConn) Close() error {
 	_ = c.unread.Close()
 	return c.Conn.Close()
+}
+
+// A failingConn passes on what is written and says that nothing was, once while it is on: as may
+// be through a tunnel, or where a client writes for several callers at once.
+type failingConn struct {
+	net.Conn
+	on *atomic.Bool
+}
+
+func (c *failingConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err == nil && c.on.CompareAndSwap(true, false) {
+		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
+	}
+	return n, err
 }
