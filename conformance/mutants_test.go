@@ -257,6 +257,7 @@ var mutants = []mutant{
 	{"sub-ignores-ctx", `
 		Subscribe/Ctx/Receive Subscribe/Quiet Subscribe/Outage Subscribe/Ctx/Add Subscribe/Ctx/Remove
 		Subscribe/Ctx/HungDial`},
+	{"sub-ignores-refusal", `Subscribe/NoPerm`},
 	{"sub-is-shared", `Subscribe/Two`},
 	{"sub-listen-ends-with-nil", `Subscribe/Ctx/Listen`},
 	{"sub-listen-forgets-what-was-before", `Subscribe/Listen Subscribe/Ctx/NoLoss/Listen`},
@@ -279,6 +280,7 @@ var mutants = []mutant{
 	{"publish-counts-nothing", `Subscribe/Count`},
 	{"sub-receive-loses", `Subscribe/Ctx/NoLoss`},
 	{"sub-receive-loses-gap", `Subscribe/Ctx/NoLoss/Gap`},
+	{"sub-refusal-is-plain", `Subscribe/NoPerm`},
 	{"sub-receive-polls", `Subscribe/Waiting Subscribe/Close`},
 	{"sub-remove-does-nothing", `Subscribe/Remove Subscribe/ConcurrentAdd Subscribe/Ctx/Remove`},
 	{"sub-remove-unknown-fails", `Subscribe/RemoveUnknown`},
@@ -305,7 +307,6 @@ var mutants = []mutant{
 var realMutants = []mutant{
 	{"nested-types-are-kept", `Do/Reply/Typed`},
 	{"verbatim-keeps-format", `Do/Reply/Typed`},
-	{"sub-ignores-refusal", `Subscribe/NoPerm`},
 }
 
 // contract selects the level of the suite that is about the driver alone.

@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -140,10 +141,14 @@ func (s *refSub) Add(ctx context.Context, channels ...string) error {
 			if s.has("sub-adds-first-only") && ch != channels[0] {
 				continue
 			}
-			if err := s.refused[ch]; err != nil && !s.has("sub-ignores-refusal") {
+			if err := s.refused[ch]; err != nil {
+				switch {
+				case s.has("sub-ignores-refusal"):
+					err = nil
+				case s.has("sub-refusal-is-plain"):
+					err = errors.New(err.Error())
+				}
 				return true, err
-			} else if err != nil {
-				return true, nil
 			}
 			if !s.acked[ch] && !trusted[ch] {
 				return false, nil
