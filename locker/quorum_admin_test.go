@@ -131,6 +131,41 @@ func TestQuorumForceReleaseBesideAHungNodeWithinItsContext(t *testing.T) {
 	})
 }
 
+// Something else than a lock at a minority of the nodes, or where nodes have lost their data, is in nobody's way: the holders
+// are gone. It is told of where it may be at a majority.
+func TestQuorumForceReleaseFromGoesByTheMajorityOfWhatIsForeign(t *testing.T) {
+	for name, test := range map[string]struct {
+		foreign, young int // so many nodes, from the first on
+		want           error
+	}{
+		"at one node":          {1, 0, ErrAbsent},
+		"at one that is young": {1, 1, ErrAbsent},
+		"at two":               {2, 0, ErrForeign},
+		"at two, one young":    {2, 1, ErrForeign},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				c := nodes.client(t, QuorumConfig{})
+				lease := must(t, c.Mutex("k"))
+				everywhere()
+				status, err := c.Inspect(t.Context(), "k")
+				require.NoError(t, err)
+				require.NoError(t, lease.Unlock(t.Context()))
+				synctest.Wait()
+				for i, f := range nodes[:test.foreign] {
+					if i < test.young {
+						f.FlushAll()
+					}
+					require.NoError(t, f.Set("k", "for ever"))
+				}
+				_, err = c.ForceReleaseFrom(t.Context(), "k", status.Holders...)
+				assert.ErrorIs(t, err, test.want)
+			})
+		})
+	}
+}
+
 // Most nodes refuse to end a lease, which was on a bare majority, and the others do so: then the lock is anybody's.
 func TestQuorumForceReleaseThatMostNodesRefuse(t *testing.T) {
 	for name, reply := range map[string]string{
@@ -168,6 +203,32 @@ func TestQuorumForceReleaseThatMostNodesRefuse(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nor is anything known where one of the others may have done so.
+func TestQuorumForceReleaseThatMostNodesRefuseAndOneDoesNotAnswer(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		must(t, nodes.client(t, QuorumConfig{}).Mutex("k"))
+		everywhere()
+		for i, f := range nodes {
+			err := error(driver.NewServerError("NOAUTH Authentication required."))
+			if i == 2 {
+				err = errLostReply
+			}
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					if breakScript.runs(cmd) {
+						return err
+					}
+					return nil
+				}
+			})
+		}
+		_, err := c.ForceRelease(t.Context(), "k")
+		assert.ErrorIs(t, err, ErrUnknown)
+	})
 }
 
 // What was asked of too few nodes tells of each what it has said.

@@ -93,6 +93,7 @@ func TestQuorumListDuringARollingRestart(t *testing.T) {
 		nodes[0].FlushAll()
 		assert.Len(t, listed(t, c, ""), 2)
 		nodes[1].FlushAll()
+		require.NoError(t, nodes[2].Set("a0", "no lock, for all that is known, nor known to be none")) // between the others
 		var names []string
 		var ended error
 		for found, err := range c.List(t.Context(), "") {
@@ -119,6 +120,11 @@ func TestQuorumAdministratorsOfNewNodes(t *testing.T) {
 		nodes[0].down()
 		_, err = c.Inspect(t.Context(), "k")
 		assert.ErrorIs(t, err, ErrUnavailable, "it may not be new")
+		nodes[0].heal()
+		nodes[:1].established()
+		_, err = c.Inspect(t.Context(), "k")
+		assert.ErrorIs(t, err, ErrUnavailable, "it is not, so that the others have lost their data")
+		assert.ErrorIs(t, failure(t, t.Context(), c), ErrUnavailable)
 	})
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 		c := nodes.client(t, QuorumConfig{})

@@ -202,3 +202,48 @@ func TestQuorumNodeWithoutTheDetachedLeaseIsNotAskedAgain(t *testing.T) {
 		assert.False(t, nodes[2].Exists("k"))
 	})
 }
+
+// Readers of a quorum have no token, however they came by the lease: that of the last writer would not be known to be
+// the last one.
+func TestQuorumReaderThatTakesALeaseUpHasNoToken(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		mustPair(t, c.Mutex("k", ForWriting(), Fenced()))
+		read := c.Mutex("k", ForReading(), Fenced())
+		id, err := must(t, read).Detach(t.Context(), DefaultTTL)
+		require.NoError(t, err)
+		taken, err := read.Attach(t.Context(), id)
+		require.NoError(t, err)
+		assert.Zero(t, taken.Token())
+	})
+}
+
+// The nodes draw different tokens for who takes a lease up. What it has is known to most of them, so that whoever has the
+// lock next has a larger one, also where the node that drew it is down.
+func TestQuorumNodesAgreeOnTheTokenOfWhoTakesALeaseUp(t *testing.T) {
+	for kind, opts := range map[string][]Option{"mutex": {Fenced()}, "writer": {ForWriting(), Fenced()}} {
+		t.Run(kind, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				m := nodes.client(t, QuorumConfig{}).Mutex("k", opts...)
+				lease := must(t, m)
+				everywhere()
+				id, err := lease.Detach(t.Context(), DefaultTTL)
+				require.NoError(t, err)
+				synctest.Wait()
+				ahead := Token(time.Now().Add(time.Minute).UnixMicro()).String()
+				require.NoError(t, nodes[0].Set(m.keys.fence, ahead)) // as of an acquisition that was given up
+				nodes[2].late(isAttach)
+				taken, err := m.Attach(t.Context(), id)
+				require.NoError(t, err)
+				nodes[2].heal()
+				require.Greater(t, taken.Token().String(), ahead)
+				require.NoError(t, taken.Unlock(t.Context()))
+				synctest.Wait()
+				nodes[0].down()
+				assert.Greater(t, must(t, m).Token(), taken.Token())
+			})
+		})
+	}
+}
