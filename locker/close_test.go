@@ -308,6 +308,28 @@ func TestUnlockAfterClose(t *testing.T) {
 	}
 }
 
+// Close has released the lock by a request whose reply was lost, and one that was not sent has followed: that the last one
+// finds nothing is no loss.
+func TestReleaseByCloseWhoseReplyWasLostIsNoLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lease := must(t, c.Mutex("k"))
+		releases := 0
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if releases++; releases == 2 {
+					return driver.NotSent(errors.New("no route"))
+				}
+				return nil
+			}
+			f.after = once("EVALSHA", errLostReply)
+		})
+		require.NoError(t, c.Close())
+		require.Equal(t, 3, releases)
+		assert.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
 // What the background has not got done is done by Close: a release, for as long as it waits for one, and, in less time,
 // the leaving of a queue.
 func TestCloseDoesWhatIsLeftToTheBackground(t *testing.T) {

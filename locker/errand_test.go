@@ -194,6 +194,36 @@ func TestCloseNamesNothingThatMostNodesHaveReleased(t *testing.T) {
 	})
 }
 
+// Nor does Close wait for that minority, where it is Close that ends an attempt at the others.
+func TestCloseEndsAnAttemptAtMostNodesAndWaitsForNoMore(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		for _, f := range nodes {
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					if mutexFamily.giveUp.runs(cmd) {
+						return driver.NotSent(errors.New("no route"))
+					}
+					return nil
+				}
+				f.after = func(context.Context, driver.Command) error { return errLostReply }
+			})
+		}
+		_, err := c.Mutex("orders").TryLock(t.Context())
+		require.ErrorIs(t, err, ErrUnavailable)
+		synctest.Wait()
+		require.Equal(t, 3, nodes.holding("orders"))
+		nodes[1].heal()
+		nodes[2].heal()
+		begun := time.Now()
+		assert.NoError(t, c.Close())
+		assert.Less(t, time.Since(begun), time.Second)
+		assert.Equal(t, 1, nodes.holding("orders"))
+	})
+}
+
 // What is left of a detached lease, besides the lock, is a mark.
 func TestCloseNamesNoDetachedLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
@@ -215,6 +245,34 @@ func TestCloseNamesNoDetachedLease(t *testing.T) {
 		begun := time.Now()
 		assert.NoError(t, c.Close())
 		assert.LessOrEqual(t, time.Since(begun), courtesyTime)
+	})
+}
+
+// Nor a queue that was not left, in which nobody holds anything.
+func TestCloseNamesNoQueueThatWasNotLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		must(t, f.client(t).Mutex("k"))
+		c := f.client(t)
+		ended := lockEnds(within(t, pollInterval/2), c.Mutex("k"))
+		time.Sleep(pollInterval / 4)
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { return driver.NotSent(driver.ErrClosed) }
+		})
+		require.ErrorIs(t, <-ended, ErrLocked)
+		synctest.Wait()
+		require.Zero(t, c.jobs(), "it is given up, as the application has closed its client")
+		assert.NoError(t, c.Close())
+	})
+}
+
+// A lock that was missed twice is free when both leases have lapsed.
+func TestCloseNamesALockUntilAllOfItsLeasesHaveLapsed(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		c.missed("orders", time.Now().Add(time.Minute))
+		c.missed("orders", time.Now().Add(time.Second))
+		time.Sleep(2 * time.Second)
+		assert.ErrorContains(t, c.Close(), "orders")
 	})
 }
 
