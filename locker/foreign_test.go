@@ -231,6 +231,13 @@ func TestForeignRepliesWithoutATTLAreRead(t *testing.T) {
 	assert.Equal(t, &ForeignError{Name: "k", Type: "list"}, err)
 }
 
+// A PTTL of 0 is what is left of the last millisecond: that nothing expires would be a reason to delete it.
+func TestWhatExpiresAtOnceIsNotSaidToStayForEver(t *testing.T) {
+	f := foreignError("k", []any{"string", int64(0)})
+	assert.Positive(t, f.Remaining)
+	assert.NotContains(t, f.Error(), "delete")
+}
+
 // A PTTL may be more than a Duration can hold.
 func TestWhatExpiresInCenturiesIsNotAboutToExpire(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour

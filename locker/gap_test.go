@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -306,6 +307,26 @@ func TestDowngradeWhoseReleaseComesLate(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, reading.Valid())
 		assert.NoError(t, writing.Unlock(t.Context()), "it was given up in time, and has run out since")
+	})
+}
+
+// Nor where it was sent only after that, and has found nothing.
+func TestDowngradeWhoseReleaseIsSentWhenTheLeaseHasRunOut(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		writing := must(t, f.client(t).Mutex("k", ForWriting(), TTL(time.Second), ReadTTL(time.Minute)))
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if holdFamily.release.runs(cmd) {
+					return driver.NotSent(errors.New("no route"))
+				}
+				return nil
+			}
+		})
+		time.AfterFunc(1500*time.Millisecond, f.heal)
+		reading, err := writing.Downgrade(t.Context())
+		require.NoError(t, err)
+		assert.True(t, reading.Valid())
+		assert.ErrorIs(t, writing.Unlock(t.Context()), ErrNotHeld)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,6 +238,24 @@ func TestAttachKnowsEachOfItsEarlierAttempts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Of the ids under which a lease may have been taken up the latest are asked for first, and not more than a few: each is a
+// request. An answer that says nothing of the lease ends that, as the server would not say more of the next.
+func TestAttachAsksForTheLatestOfItsEarlierAttempts(t *testing.T) {
+	var a attaching
+	for i := range maxUnsure + 2 {
+		a.unsure("old", strconv.Itoa(i))
+	}
+	asked := func(answer error) (ids []string) {
+		assert.ErrorIs(t, a.try("old", func(unsure string) error {
+			ids = append(ids, unsure)
+			return answer
+		}), answer)
+		return ids
+	}
+	assert.Equal(t, []string{"9", "8", "7", "6", "5", "4", "3", "2"}, asked(ErrTaken))
+	assert.Equal(t, []string{"9"}, asked(ErrUnavailable))
 }
 
 // Nothing is heard of a request that has taken the lock until the next one under the same id. The

@@ -636,6 +636,17 @@ func TestWaiterInLineTellsWhoHolds(t *testing.T) {
 	})
 }
 
+// Who has its answer has heard the server, however long ago that was.
+func TestLineWhoseLeaderHasItsAnswerIsNotUnheard(t *testing.T) {
+	ln := &line{lines: &lines{}, mutex: (&fakeDeployment{}).client(t).Mutex("k", AttemptTimeout(time.Millisecond))}
+	begun := time.Now()
+	assert.False(t, ln.unheard(begun), "nobody has asked")
+	ln.asks(begun.Add(-time.Second))
+	assert.True(t, ln.unheard(begun))
+	ln.note(ErrLocked)
+	assert.False(t, ln.unheard(begun))
+}
+
 // The loss of a tenure reaches who holds it now, and those behind ask the server.
 func TestLossWhileTheLockIsPassedOn(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {

@@ -218,9 +218,10 @@ func TestARefusalMidwayIsCleanedUp(t *testing.T) {
 		bubble(t, func(t *testing.T, f *fakeDeployment) {
 			m := f.client(t).Mutex("k", Reentrant())
 			f.refuse("NOPERM this user has no permissions to run the 'evalsha' command or its subcommand")
-			f.reset()
 			_, err := m.TryLock(t.Context())
 			require.ErrorIs(t, err, ErrPermission)
+			f.heal()
+			f.reset()
 			time.Sleep(time.Minute)
 			assert.Empty(t, f.commands(), "a request that nobody has any use for")
 		})

@@ -176,6 +176,21 @@ func TestReentryUnderAnotherOwnerNamesTheDeadlock(t *testing.T) {
 	})
 }
 
+// A lease of a plain mutex, which the context carries still, has no owner to go by.
+func TestReentrantLockUnderTheContextOfAMutexHasAnOwner(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		plain := must(t, c.Mutex("k"))
+		ctx := plain.Context()
+		require.NoError(t, plain.Unlock(t.Context()))
+		lease, err := c.Mutex("k", Reentrant()).TryLock(context.WithoutCancel(ctx))
+		require.NoError(t, err)
+		assert.NotEmpty(t, lease.Owner().String())
+		_, err = c.Mutex("k", Reentrant()).TryLock(lease.Context())
+		assert.NoError(t, err)
+	})
+}
+
 func TestOwnersThatCannotBe(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)

@@ -225,7 +225,7 @@ func TestSharedCancelledUnderWay(t *testing.T) {
 		require.NoError(t, err)
 		line := &c.shared[0].line
 		line.usual, line.most = 0, 0 // so that they gather
-		contexts, results := make([]context.CancelFunc, 3), make(chan error, 3)
+		contexts, results := make([]context.CancelFunc, 4), make(chan error, 4)
 		for i := range contexts {
 			ctx, cancel := context.WithCancel(t.Context())
 			contexts[i] = cancel
@@ -235,6 +235,8 @@ func TestSharedCancelledUnderWay(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
+		contexts[3]()
+		require.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(<-results), "who gives up before is not waited for")
 		line.mu.Lock()
 		line.start()
 		line.mu.Unlock()
