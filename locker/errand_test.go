@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,6 +175,28 @@ func TestReleaseIsTriedOnceMoreBeforeTheLockLapses(t *testing.T) {
 		time.Sleep(900 * time.Millisecond)
 		assert.False(t, f.Exists("orders"), "held for %v more", f.TTL("orders"))
 		assert.NoError(t, c.Close())
+	})
+}
+
+// In an outage that lasts it is tried more and more seldom: of such releases there may be very many.
+func TestReleaseIsTriedMoreAndMoreSeldom(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("orders", TTL(10*time.Minute)))
+		var tries atomic.Int32
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error {
+				tries.Add(1)
+				return driver.NotSent(errors.New("no route"))
+			}
+		})
+		lease.giveBack()
+		time.Sleep(time.Second)
+		assert.InDelta(t, 7, tries.Load(), 2, "soon at first")
+		time.Sleep(time.Minute)
+		before := tries.Load()
+		time.Sleep(time.Minute)
+		assert.InDelta(t, float64(time.Minute/errandPause), tries.Load()-before, 1)
+		f.heal()
 	})
 }
 

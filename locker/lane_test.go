@@ -220,6 +220,32 @@ func TestHungBatchesThatWereUnderWayTogetherCountOnce(t *testing.T) {
 	assert.True(t, s.suspect, "as where no connection comes about")
 }
 
+// What failed sooner than a sender is missed has held up nobody, however often it fails.
+func TestABatchThatFailedSoonHasNotHung(t *testing.T) {
+	for _, test := range []struct {
+		took time.Duration
+		hung uint8
+	}{{0, 0}, {99 * time.Millisecond, 0}, {100 * time.Millisecond, 1}} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			client, err := New(sharded{f})
+			require.NoError(t, err)
+			defer client.Close()
+			lease := must(t, client.Mutex("k"))
+			part := client.deployment.shard("k")
+			f.set(func() {
+				f.before = func(context.Context, driver.Command) error {
+					time.Sleep(test.took)
+					return driver.NotSent(errLostReply)
+				}
+			})
+			lease.tenure.job.need = need{patience: time.Second, shard: uint8(part)}
+			client.dog.send([]*job{&lease.tenure.job})
+			assert.Equal(t, test.hung, client.dog.states[part].hung, "after %v", test.took)
+			f.heal()
+		})
+	}
+}
+
 // A batch is of those that are about as patient, in the order in which they came; the others keep theirs.
 func TestTakeLeavesThoseOfAnotherPatience(t *testing.T) {
 	var l lane

@@ -1,14 +1,18 @@
 package locker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 func TestSnapshotShowsLeasesAndWaiters(t *testing.T) {
@@ -89,4 +93,37 @@ func TestSnapshotShowsAFailingRenewal(t *testing.T) {
 		assert.Empty(t, c.Snapshot().Leases)
 		f.set(func() { f.before = nil })
 	})
+}
+
+// Of several failures it shows the one that tells most: a refusal that will not pass by itself, or else the last that the
+// server has had a part in.
+func TestSnapshotShowsTheRenewalErrorThatTellsMost(t *testing.T) {
+	forbidden, unsent := driver.NewServerError("ERR forbidden by somebody"), driver.NotSent(errors.New("no route"))
+	wrong := driver.NewServerError("WRONGPASS invalid username-password pair or user is disabled.")
+	for name, test := range map[string]struct{ first, then, want error }{
+		"no reply after a refusal":           {forbidden, errLostReply, forbidden},
+		"not sent after no reply":            {errLostReply, unsent, errLostReply},
+		"no reply after one not sent":        {unsent, errLostReply, errLostReply},
+		"not sent, for the user was refused": {errLostReply, driver.NotSent(wrong), wrong},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				c := f.client(t)
+				must(t, c.Mutex("k"))
+				var renewals atomic.Int32
+				f.set(func() {
+					f.before = func(context.Context, driver.Command) error {
+						if renewals.Add(1) == 1 {
+							return test.first
+						}
+						return test.then
+					}
+				})
+				time.Sleep(DefaultTTL * 3 / 5)
+				require.GreaterOrEqual(t, renewals.Load(), int32(2))
+				assert.ErrorIs(t, c.Snapshot().Leases[0].RenewErr, test.want)
+				f.heal()
+			})
+		})
+	}
 }

@@ -8,6 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// It is documented for how much less than the server's TTL a lease is believed in.
+func TestHolderStopsAsLongBeforeTheServerAsIsDocumented(t *testing.T) {
+	for ttl, before := range map[time.Duration]time.Duration{
+		MinTTL:           (2 + 2 + 100) * time.Millisecond,
+		2 * time.Second:  (20 + 2 + 100) * time.Millisecond,
+		30 * time.Second: (300 + 2 + 1500) * time.Millisecond,
+	} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			assert.Equal(t, ttl-before, time.Until(must(t, f.client(t).Mutex("k", TTL(ttl))).Deadline()), "TTL %v", ttl)
+		})
+	}
+}
+
 // An answer may take so long that, were the lease to run from it, the server would let others
 // in before its holder has stopped. The deadline runs from the sending, whatever was sent.
 func TestTheDeadlineRunsFromTheSending(t *testing.T) {
