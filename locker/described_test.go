@@ -134,14 +134,16 @@ func TestClusterThatIsRecognisedLater(t *testing.T) {
 		c, err := New(slowToTell{sharded{f}})
 		require.NoError(t, err)
 		defer c.Close()
+		begun := time.Now()
 		for i := range 16 { // in several parts of it
 			key := fmt.Sprint("k", i)
 			f.Set(key, "foreign")
-			f.SetTTL(key, time.Second)
+			f.SetTTL(key, describePause/32)
 			l, err := c.Mutex(key).Lock(t.Context()) // waits, and so subscribes
 			require.NoError(t, err)
 			require.NoError(t, l.Unlock(t.Context()))
 		}
+		require.Less(t, time.Since(begun), describePause, "else the calls have it asked, too")
 		assert.True(t, c.deployment.sharded())
 	})
 }

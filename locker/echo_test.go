@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -319,6 +320,38 @@ func TestSubscriptionsThatNeverHearAreMadeMoreAndMoreSeldom(t *testing.T) {
 		late := f.subscriptions() - early
 		assert.LessOrEqual(t, early, 60)
 		assert.InDelta(t, float64(time.Hour/(resubscribeLimit+echoAfter+echoLimit)), late, 3)
+		handOver(t, held, got)
+	})
+}
+
+// An outage that is over, after which messages have come, makes none of the later ones longer.
+func TestSubscriptionThatHasHeardIsMadeAnewSoon(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, c := f.hold(t), f.client(t)
+		f.set(func() { f.subscribeErr = errors.New("not yet") })
+		got := background(t, c.Mutex("k", Retry(Constant(time.Minute))))
+		time.Sleep(3 * resubscribeLimit)
+		f.set(func() { f.subscribeErr = nil })
+		time.Sleep(resubscribeLimit + 2*echoAfter)
+		require.NotZero(t, f.echoes(), "something was heard")
+		refused := make(chan struct{})
+		once := sync.OnceFunc(func() { close(refused) })
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if cmd.Name() != "PUBLISH" {
+					return nil
+				}
+				once()
+				return driver.NewServerError("NOPERM this user has no permissions to run the 'publish' command")
+			}
+		})
+		<-refused
+		synctest.Wait()
+		require.False(t, c.hub.listens())
+		time.Sleep(resubscribePause)
+		synctest.Wait()
+		assert.True(t, c.hub.listens())
+		f.heal()
 		handOver(t, held, got)
 	})
 }

@@ -54,6 +54,31 @@ func TestQuorumThatHasSentSetDoesNotSayThatNothingWasSent(t *testing.T) {
 	})
 }
 
+// Nor where it turns out meanwhile that the nodes make no quorum: one has given the lock, and says besides that it is new.
+func TestQuorumThatIsNoneAndHasSentSetDoesNotSayThatNothingWasSent(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meetAt(t, c, "k")
+		order := c.quorum.order("k")
+		nodes[order[0]].reset()
+		require.NoError(t, nodes[order[0]].Set(markerKey, "another"))
+		f := nodes[order[1]]
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				return driver.NewServerError("MOVED 1 127.0.0.1:7000")
+			}
+		})
+		_, err := c.Mutex("k").TryLock(t.Context())
+		require.ErrorIs(t, err, ErrInvalid)
+		require.Contains(t, nodes[order[0]].commands(), "SET")
+		assert.NotEqual(t, driver.OutcomeNotSent, driver.OutcomeOf(err), "%v", err)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
 // What ends a lease, or an attempt, overtakes the SET on the way to a slow node. It is put to
 // the node again: else that would keep the lock for a whole TTL.
 func TestQuorumNodeThatExecutesSetLateKeepsNothing(t *testing.T) {

@@ -419,6 +419,24 @@ func TestWaiterThatAsksAgainIsToldOnceMessagesArrive(t *testing.T) {
 	})
 }
 
+// Who has a place without messages since there were none yet asks once more when they begin to arrive, whenever it would
+// have looked next.
+func TestWaiterAsksWhenMessagesBeginToArrive(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, c := f.hold(t), f.client(t)
+		f.set(func() { f.subscribeErr = errors.New("not yet") })
+		got := background(t, c.Mutex("k", Retry(Constant(20*time.Second))))
+		f.set(func() { f.subscribeErr = nil })
+		time.Sleep(resubscribePause)
+		synctest.Wait()
+		require.True(t, c.hub.listens())
+		begun := time.Now()
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NotNil(t, <-got)
+		assert.Zero(t, time.Since(begun))
+	})
+}
+
 // A waiter that was paused until its place ran out comes after those who came
 // meanwhile, whether or not anybody has cleared its entry away.
 func TestPlaceThatRanOutIsNotTakenUpAgain(t *testing.T) {
@@ -542,6 +560,25 @@ func TestSubscriptionThatDoesNotComeAboutHoldsUpNobody(t *testing.T) {
 		begun = time.Now()
 		require.NoError(t, c.Close())
 		assert.Zero(t, time.Since(begun))
+	})
+}
+
+// Nor does one node's hold up who hears of the lock by another's.
+func TestQuorumSubscriptionThatDoesNotComeAboutHoldsUpNobody(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		must(t, nodes.client(t, QuorumConfig{}).Mutex("k"))
+		c, err := NewQuorum([]driver.Connector{nodes[0], nodes[1], driver.NewConnector(nodes[2].Driver(), func(ctx context.Context) (driver.Conn, error) {
+			conn, err := nodes[2].Connect(ctx)
+			return unsubscribed{conn.(*fakeConn)}, err
+		})})
+		require.NoError(t, err)
+		defer c.Close()
+		m := c.Mutex("k")
+		ended := lockEnds(within(t, settleTime/2), m)
+		time.Sleep(settleTime / 4)
+		assert.True(t, nodes[0].Exists(m.keys.queue), "it has its place")
+		assert.ErrorIs(t, <-ended, ErrLocked)
 	})
 }
 
