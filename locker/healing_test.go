@@ -63,3 +63,17 @@ func TestRecordThatLostItsTTLOutlastsAllWhoHoldTheLock(t *testing.T) {
 		})
 	}
 }
+
+// Nor is it taken for a foreign one meanwhile by who looks at it, who would be told to delete it.
+func TestInspectShowsTheHolderOfARecordThatLostItsTTL(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t, Label("me"))
+		must(t, c.Mutex("k"))
+		f.do(t, "PERSIST", "k")
+		status, err := c.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		require.Len(t, status.Holders, 1)
+		assert.Equal(t, "me", status.Holders[0].Label)
+		assert.Zero(t, status.Holders[0].Remaining)
+	})
+}

@@ -30,3 +30,18 @@ func TestMovedByAServerThatIsNoMasterIsWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+// What else a node of a Cluster refuses does not tell that the client asks the wrong one.
+func TestWhatAMasterOfAClusterRefusesWithoutSendingAwayIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c, err := New(&informed{f, "redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:master\r\n", nil})
+		assert.NoError(t, err)
+		defer c.Close()
+		down := driver.NewServerError("CLUSTERDOWN The cluster is down")
+		f.set(func() { f.before = func(context.Context, driver.Command) error { return down } })
+		_, err = c.Mutex("k").TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrUnavailable)
+		assert.NotErrorIs(t, err, ErrInvalid)
+		f.heal()
+	})
+}
