@@ -288,6 +288,31 @@ func TestCloseNamesNoQueueThatWasNotLeft(t *testing.T) {
 	})
 }
 
+// But what a script that was refused midway may have taken is named, where it was not given up.
+func TestCloseNamesWhatAScriptThatStoppedMidwayMayHaveTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if holdFamily.giveUp.runs(cmd) {
+					return driver.NotSent(driver.ErrClosed)
+				}
+				return nil
+			}
+			f.after = func(_ context.Context, cmd driver.Command) error {
+				if holdFamily.acquire.runs(cmd) {
+					return driver.NewServerError("ERR The user executing the script can't run this command or subcommand")
+				}
+				return nil
+			}
+		})
+		_, err := c.Mutex("orders", Reentrant()).TryLock(t.Context())
+		require.ErrorIs(t, err, ErrPermission)
+		synctest.Wait()
+		assert.ErrorContains(t, c.Close(), "orders")
+	})
+}
+
 // A lock that was missed twice is free when both leases have lapsed.
 func TestCloseNamesALockUntilAllOfItsLeasesHaveLapsed(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
