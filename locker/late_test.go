@@ -351,3 +351,31 @@ func TestLateRequestAfterAnOutage(t *testing.T) {
 		}
 	}
 }
+
+// A request may have taken the lock, as its reply was lost, and cannot be made again: it is not said that nothing was sent.
+func TestTryWhoseRepetitionIsNotSentMayHaveBeenExecuted(t *testing.T) {
+	for name, opts := range map[string][]Option{"SET": nil, "script": {Fenced()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", opts...)
+				requests := 0
+				f.set(func() {
+					f.before = func(context.Context, driver.Command) error {
+						if requests++; requests > 1 {
+							return driver.NotSent(errors.New("no route"))
+						}
+						return nil
+					}
+					f.after = func(context.Context, driver.Command) error { return errLostReply }
+				})
+				_, err := m.TryLock(t.Context())
+				assert.ErrorIs(t, err, ErrUnavailable)
+				assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err), "%v", err)
+				require.True(t, f.Exists("k"), "as it has been")
+				f.heal()
+				time.Sleep(time.Second)
+				assert.False(t, f.Exists("k"))
+			})
+		})
+	}
+}
