@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync/atomic"
@@ -88,6 +89,58 @@ func TestUnlockUnderItsOwnContext(t *testing.T) {
 			}
 			assert.NoError(t, <-first)
 			assert.False(t, f.Exists("k"))
+		})
+	}
+}
+
+// Unlock ends the context of its own work, which is no end of the caller's patience; but all else is
+// that has ended it, and its deadline stays.
+func TestUnlockUnderTheContextOfWorkEndsWithTheCallers(t *testing.T) {
+	stopped := errors.New("SIGTERM")
+	for name, test := range map[string]struct {
+		deadline, stop time.Duration // 0: none
+		ofAnother      bool          // the context is of work under another lease
+		want           time.Duration
+		reason         error
+	}{
+		"stopped before":         {stop: -1, want: 0, reason: stopped},
+		"its deadline":           {deadline: time.Second, want: time.Second, reason: context.DeadlineExceeded},
+		"stopped, under another": {ofAnother: true, stop: time.Second, want: time.Second, reason: stopped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				caller, stop := context.WithCancelCause(t.Context())
+				if test.deadline > 0 {
+					var cancel context.CancelFunc
+					caller, cancel = context.WithTimeout(caller, test.deadline)
+					defer cancel()
+				}
+				c := f.client(t)
+				lease := must(t, c.Mutex("k"))
+				under := lease
+				if test.ofAnother {
+					under = must(t, c.Mutex("another"))
+				}
+				require.NoError(t, under.Do(caller, func(ctx context.Context) error {
+					f.set(func() {
+						f.before = func(ctx context.Context, _ driver.Command) error { <-ctx.Done(); return ctx.Err() }
+					})
+					begun := time.Now()
+					switch {
+					case test.stop < 0:
+						stop(stopped)
+						synctest.Wait()
+					case test.stop > 0:
+						time.AfterFunc(test.stop, func() { stop(stopped) })
+					}
+					err := lease.Unlock(ctx)
+					assert.ErrorIs(t, err, ErrUnknown)
+					assert.ErrorIs(t, err, test.reason)
+					assert.Equal(t, test.want, time.Since(begun))
+					f.heal()
+					return nil
+				}))
+			})
 		})
 	}
 }
