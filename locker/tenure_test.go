@@ -142,6 +142,24 @@ func TestUnlockOfTheLastThatIsHeldReleases(t *testing.T) {
 	})
 }
 
+func TestUnlocksAtOneTimeEndTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k"))
+		f.reset()
+		f.slow(100 * time.Millisecond)
+		begun := time.Now()
+		outcomes := make(chan error)
+		for range 4 {
+			go func() { outcomes <- lease.Unlock(t.Context()) }()
+		}
+		for range 4 {
+			assert.NoError(t, <-outcomes)
+		}
+		assert.Equal(t, 100*time.Millisecond, time.Since(begun))
+		assert.Equal(t, []string{"EVALSHA"}, f.commands(), "one has released it for all")
+	})
+}
+
 // The watchdog is late, as on a starved CPU.
 func TestAnEndThatNobodyHasNoticedYet(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
