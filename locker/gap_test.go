@@ -158,6 +158,24 @@ func TestReentryIntoALeaseThatWasLostUnnoticedIsNoNewLease(t *testing.T) {
 	}
 }
 
+func TestReentryIntoALeaseThatIsGivenUpMeanwhileIsANewLease(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		opts := []Option{Reentrant(), Fenced(), As(NewOwner())}
+		outer := must(t, c.Mutex("k", opts...))
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { // the request of the re-entry
+				f.heal()
+				return outer.Unlock(t.Context())
+			}
+		})
+		again := must(t, c.Mutex("k", append(opts, TTL(time.Hour))...)) // more than is left of the outer one
+		assert.Greater(t, again.Token(), outer.Token())
+		assert.True(t, again.Valid())
+		assert.Same(t, ErrReleased, outer.Err())
+	})
+}
+
 // By the token nothing is known on a quorum, where a re-entry that asks has a larger one in any case, nor
 // where another owner of the same client has had a larger one meanwhile.
 func TestReentryIntoALeaseThatWasLostUnnoticedWhereTheTokenDoesNotTell(t *testing.T) {
