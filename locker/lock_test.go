@@ -78,8 +78,9 @@ func TestUnlockTellsThreeAnswers(t *testing.T) {
 		lease = lock()
 		time.Sleep(2 * time.Second)
 		second := lock()
-		err = lease.Unlock(t.Context())
-		assert.ErrorIs(t, err, ErrTaken)
+		for range 2 {
+			assert.ErrorIs(t, lease.Unlock(t.Context()), ErrTaken, "it says the same again")
+		}
 		assert.True(t, second.Valid())
 		assert.True(t, f.Exists("k"), "somebody else's lock is not touched")
 		assert.NoError(t, second.Unlock(t.Context()))

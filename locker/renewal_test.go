@@ -301,3 +301,19 @@ func TestRenewalThatIsNotAnsweredIsMadeUpFor(t *testing.T) {
 		assert.NoError(t, lease.Err())
 	})
 }
+
+// What a renewal has failed of says nothing of a loss once another one has got through.
+func TestLossAfterARenewalDoesNotNameAnEarlierFailure(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k"))
+		f.set(func() { f.before = once("EVALSHA", errLostReply) })
+		time.Sleep(DefaultTTL)
+		require.True(t, lease.Valid())
+		f.Del("k")
+		<-lease.Context().Done()
+		lost, ok := errors.AsType[*LostError](lease.Err())
+		require.True(t, ok)
+		assert.ErrorIs(t, lost, ErrAbsent)
+		assert.NoError(t, lost.LastErr)
+	})
+}

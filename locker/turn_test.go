@@ -97,6 +97,33 @@ func TestPlaceOfWhoIsNextBehindOthersIsTakenWhenTheTurnIsOver(t *testing.T) {
 	})
 }
 
+// So it is of who comes later still, after one who has given up.
+func TestPlaceOfWhoComesAfterTheTurnIsTakenAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m, other := f.client(t).Mutex("k"), f.client(t).Mutex("k")
+		lease := granted(background(t, m))
+		theirs := background(t, other)
+		ctx, cancel := context.WithCancel(t.Context())
+		gaveUp := lockEnds(ctx, m)
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-gaveUp, context.Canceled)
+		time.Sleep(turnTime)
+		synctest.Wait()
+		assert.Equal(t, 1, f.waiters(t, m))
+
+		next := background(t, m)
+		time.Sleep(soonest)
+		synctest.Wait()
+		assert.Equal(t, 2, f.waiters(t, m))
+		for _, got := range []<-chan *Lease{theirs, next} {
+			require.NoError(t, lease.Unlock(t.Context()))
+			lease = granted(got)
+			require.NotNil(t, lease)
+		}
+	})
+}
+
 // So it is where the lock was granted to who led the line, and somebody stands in it already.
 func TestPlaceOfWhoStandsBehindTheLeaderIsTakenWhenTheTurnIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
