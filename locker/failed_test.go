@@ -241,16 +241,17 @@ func TestUnlockWhoseLastTryWasCutShortIsUnknown(t *testing.T) {
 	})
 }
 
-// A refusal is an answer: the lock is held by that still, for all that is known.
-func TestUnlockThatIsRefusedIsNotUnknown(t *testing.T) {
+// A refusal is an answer.
+func TestWhatTheServerRefusesIsNotUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		lease := must(t, f.client(t).Mutex("k"))
 		f.set(func() {
 			f.before = func(context.Context, driver.Command) error { return driver.NewServerError("NOPERM no") }
 		})
-		err := lease.Unlock(t.Context())
-		assert.ErrorIs(t, err, ErrPermission)
-		assert.NotErrorIs(t, err, ErrUnknown)
+		for _, err := range []error{lease.Extend(t.Context(), time.Minute), lease.Unlock(t.Context())} {
+			assert.ErrorIs(t, err, ErrPermission)
+			assert.NotErrorIs(t, err, ErrUnknown)
+		}
 		assert.True(t, f.Exists("k"))
 		f.heal()
 		require.NoError(t, lease.Unlock(t.Context()))

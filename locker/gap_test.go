@@ -147,6 +147,7 @@ func TestReentryIntoALeaseThatWasLostUnnoticedIsNoNewLease(t *testing.T) {
 					require.NoError(t, must(t, f.client(t).Mutex("k", opts...)).Unlock(t.Context()), "another one has been there")
 					_, err = take(within, outer.Context())
 					assert.ErrorIs(t, err, ErrLost)
+					assert.NotContains(t, err.Error(), "and then", "the new one was given up")
 					assert.ErrorIs(t, context.Cause(outer.Context()), ErrAbsent)
 					assert.ErrorIs(t, outer.Unlock(t.Context()), ErrAbsent)
 					assert.False(t, f.Exists("k"), "nobody holds it")
@@ -173,6 +174,24 @@ func TestReentryIntoALeaseThatIsGivenUpMeanwhileIsANewLease(t *testing.T) {
 		assert.Greater(t, again.Token(), outer.Token())
 		assert.True(t, again.Valid())
 		assert.Same(t, ErrReleased, outer.Err())
+	})
+	bubble(t, func(t *testing.T, f *fakeDeployment) { // by the token nothing is known
+		m := f.client(t).Mutex("k", Reentrant(), Fenced(), As(NewOwner()))
+		outer := must(t, m)
+		id, err := must(t, m).Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		larger, err := m.Attach(t.Context(), id)
+		require.NoError(t, err)
+		require.NoError(t, larger.Unlock(t.Context()))
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { // the request of the re-entry
+				f.heal()
+				return outer.Unlock(t.Context())
+			}
+		})
+		again := must(t, m)
+		assert.Greater(t, again.Token(), larger.Token())
+		assert.True(t, again.Valid())
 	})
 }
 
@@ -304,6 +323,55 @@ func TestUpgradeInAnOutageAfterTheLockWasHad(t *testing.T) {
 		assert.True(t, reading.Valid())
 		f.heal()
 		must(t, f.client(t).Mutex("k", ForReading()))
+	})
+}
+
+// Nor may it be answered with a refusal, or when the client has been closed.
+func TestUpgradeThatCannotAskWhetherTheReaderIsThereHasNoLease(t *testing.T) {
+	confirms := func(cmd driver.Command) bool {
+		return cmd.Name() == "EVALSHA" && cmd.Args[1] == holdFamily.renew.sha
+	}
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		reading := must(t, f.client(t).Mutex("k", ForReading()))
+		f.set(func() { f.before = refusesScript(holdFamily.renew, driver.NewServerError("NOPERM no")) })
+		begun := time.Now()
+		_, err := reading.Upgrade(t.Context())
+		assert.ErrorIs(t, err, ErrPermission)
+		assert.Zero(t, time.Since(begun))
+		assert.True(t, reading.Valid())
+		must(t, f.client(t).Mutex("k", ForReading()))
+	})
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		reading := must(t, c.Mutex("k", ForReading(), TTL(time.Minute)))
+		var asked atomic.Int32
+		f.set(func() {
+			f.after = func(_ context.Context, cmd driver.Command) error {
+				if confirms(cmd) {
+					asked.Add(1)
+					return errLostReply
+				}
+				return nil
+			}
+		})
+		time.AfterFunc(5*time.Second, func() { _ = c.Close() })
+		_, err := reading.Upgrade(t.Context())
+		assert.ErrorIs(t, err, ErrClosed)
+		assert.LessOrEqual(t, asked.Load(), int32(12), "it asks once in a while")
+	})
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		reading := must(t, f.client(t).Mutex("k", ForReading()))
+		lost := once("EVALSHA", errLostReply)
+		f.set(func() {
+			f.after = func(ctx context.Context, cmd driver.Command) error {
+				if confirms(cmd) {
+					return lost(ctx, cmd)
+				}
+				return nil
+			}
+		})
+		_, err := reading.TryUpgrade(t.Context())
+		assert.NoError(t, err, "one reply that is lost is made up for")
 	})
 }
 

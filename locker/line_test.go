@@ -281,6 +281,7 @@ func TestCancelledWhileItsTokenIsAskedForGivesTheLockOn(t *testing.T) {
 		assert.ErrorIs(t, <-ended, context.Canceled)
 		synctest.Wait()
 		assert.False(t, f.Exists("k"))
+		assert.Zero(t, m.client.crowd.calls.Load(), "counted as waiting")
 	})
 }
 
@@ -752,8 +753,10 @@ func TestCloseEndsTheLine(t *testing.T) {
 		}
 		assert.ErrorIs(t, lease.Err(), ErrClosed)
 		assert.False(t, f.Exists("k"))
-		_, err = c.Mutex("k").Lock(t.Context())
-		assert.ErrorIs(t, err, ErrClosed)
+		for range 2 {
+			_, err = c.Mutex("k").Lock(t.Context())
+			assert.ErrorIs(t, err, ErrClosed)
+		}
 	})
 }
 
@@ -851,6 +854,23 @@ func TestTryLockDoesNotOvertakeTheLine(t *testing.T) {
 		require.NoError(t, lease.Unlock(t.Context()))
 		require.NotNil(t, granted(got[1]))
 		assert.ErrorIs(t, held.Unlock(t.Context()), ErrTaken)
+	})
+}
+
+// What cannot be asked is not said.
+func TestTryLockBesideALineThatIsRefusedSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, m := must(t, f.client(t).Mutex("k")), f.client(t).Mutex("k")
+		next := background(t, m)
+		f.set(func() { f.before = refusesScript(inspectScript, driver.NewServerError("NOPERM no")) })
+		_, err := m.TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrPermission)
+		assert.NotErrorIs(t, err, ErrLocked)
+		_, waited := errors.AsType[*WaitError](err)
+		assert.False(t, waited, "%v", err)
+		f.heal()
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NotNil(t, granted(next))
 	})
 }
 

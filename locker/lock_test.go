@@ -394,6 +394,7 @@ func TestMaxHold(t *testing.T) {
 		lease, err := f.client(t).Mutex("k", TTL(3*time.Second), MaxHold(10*time.Second)).Lock(t.Context())
 		require.NoError(t, err)
 		begun := time.Now()
+		assert.Less(t, lease.Deadline().Sub(begun), 3*time.Second, "unless it is renewed before")
 		<-lease.Context().Done()
 		assert.Equal(t, 10*time.Second, time.Since(begun))
 		assert.ErrorIs(t, context.Cause(lease.Context()), ErrMaxHold)
