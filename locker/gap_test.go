@@ -195,6 +195,34 @@ func TestReentryIntoALeaseThatIsGivenUpMeanwhileIsANewLease(t *testing.T) {
 	})
 }
 
+// By the token nothing is known there either: what keeps it from being asked is what Lock says.
+func TestReentryThatCannotAskWhetherTheOuterLeaseIsThereHasNoLease(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Reentrant(), Fenced(), As(NewOwner()))
+		outer := must(t, m)
+		id, err := must(t, m).Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		larger, err := m.Attach(t.Context(), id)
+		require.NoError(t, err)
+		require.NoError(t, larger.Unlock(t.Context()))
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if mutexFamily.renew.runs(cmd) || holdFamily.renew.runs(cmd) {
+					return driver.NewServerError("NOPERM no")
+				}
+				return nil
+			}
+		})
+		_, err = m.Lock(t.Context())
+		assert.ErrorIs(t, err, ErrPermission)
+		assert.NotErrorIs(t, err, ErrLost)
+		assert.True(t, outer.Valid())
+		f.heal()
+		require.NoError(t, outer.Unlock(t.Context()))
+		assert.False(t, f.Exists("k"), "the new one was given up")
+	})
+}
+
 // By the token nothing is known on a quorum, where a re-entry that asks has a larger one in any case, nor
 // where another owner of the same client has had a larger one meanwhile.
 func TestReentryIntoALeaseThatWasLostUnnoticedWhereTheTokenDoesNotTell(t *testing.T) {
