@@ -81,6 +81,7 @@ func TestUnlockUnderItsOwnContext(t *testing.T) {
 			lease.tenure.mu.Unlock()
 			time.Sleep(time.Until(at) + time.Millisecond)
 			require.True(t, renewing.Load())
+			begun := time.Now()
 			first := make(chan error, 1)
 			go func() { first <- lease.Unlock(ctx) }()
 			synctest.Wait()
@@ -88,6 +89,7 @@ func TestUnlockUnderItsOwnContext(t *testing.T) {
 				assert.NoError(t, lease.Unlock(ctx))
 			}
 			assert.NoError(t, <-first)
+			assert.LessOrEqual(t, time.Since(begun), 2*time.Second, "no longer than the renewal and the release")
 			assert.False(t, f.Exists("k"))
 		})
 	}

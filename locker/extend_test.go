@@ -101,14 +101,37 @@ func TestUnlockWaitsForAnExtend(t *testing.T) {
 				assert.Empty(t, unlocked)
 				assert.Empty(t, f.commands())
 				assert.Empty(t, got)
+				begun := time.Now()
 				close(answer)
 				assert.ErrorIs(t, <-extended, ErrReleased)
 				assert.NoError(t, <-unlocked)
+				assert.Less(t, time.Since(begun), time.Second, "and no longer")
 				require.NotNil(t, granted(got))
 				assert.LessOrEqual(t, f.TTL("k"), DefaultTTL)
 			})
 		})
 	}
+}
+
+func TestWhatALeaseIsNotForIsInvalidAndAsksNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lease, reading := must(t, c.Mutex("k")), must(t, c.Mutex("k2", ForReading()))
+		f.reset()
+		for what, err := range map[string]error{
+			"too short":              lease.Extend(t.Context(), MinTTL-1),
+			"too long":               lease.Extend(t.Context(), MaxTTL+1),
+			"upgrade of a mutex":     failureOf(lease.Upgrade(t.Context())),
+			"try to upgrade a mutex": failureOf(lease.TryUpgrade(t.Context())),
+			"downgrade of a mutex":   failureOf(lease.Downgrade(t.Context())),
+			"downgrade of a reader":  failureOf(reading.Downgrade(t.Context())),
+		} {
+			assert.ErrorIs(t, err, ErrInvalid, what)
+		}
+		assert.Empty(t, f.commands())
+		assert.True(t, lease.Valid())
+		assert.True(t, reading.Valid())
+	})
 }
 
 // Where memory is short a lease is lengthened and the record does not tell. What asks for less, when it can
