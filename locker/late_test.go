@@ -371,6 +371,7 @@ func TestTryWhoseRepetitionIsNotSentMayHaveBeenExecuted(t *testing.T) {
 				_, err := m.TryLock(t.Context())
 				assert.ErrorIs(t, err, ErrUnavailable)
 				assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err), "%v", err)
+				assert.ErrorContains(t, err, "no route")
 				require.True(t, f.Exists("k"), "as it has been")
 				f.heal()
 				time.Sleep(time.Second)
