@@ -294,7 +294,7 @@ func (l *listing) show(ctx context.Context, names []string) error {
 			if ctx.Err() != nil {
 				return cutOff(ctx, r.Err)
 			}
-			return requestError(names[i], r.Err)
+			return requestError(names[i], late(r.Err))
 		}
 		status, err := parseStatus(names[i], r.Value)
 		if _, foreign := errors.AsType[*ForeignError](err); foreign || err == nil && !status.Held() {

@@ -132,6 +132,21 @@ func TestListTellsWhyItEnds(t *testing.T) {
 			assert.ErrorIs(t, err, context.Canceled, command)
 			assert.EqualError(t, err, "locker: list: no time left: context canceled", command)
 		}
+		// A request that has had its time is no end of ctx.
+		for _, command := range []string{"SCAN", "EVALSHA"} {
+			f.set(func() {
+				f.before = func(ctx context.Context, cmd driver.Command) error {
+					if !strings.EqualFold(cmd.Name(), command) {
+						return nil
+					}
+					<-ctx.Done()
+					return ctx.Err()
+				}
+			})
+			err = failure(t, t.Context(), c)
+			assert.ErrorIs(t, err, ErrUnavailable, command)
+			assert.NotErrorIs(t, err, context.DeadlineExceeded, command)
+		}
 		refuse("", nil)
 		require.NoError(t, c.Close())
 		assert.ErrorIs(t, failure(t, t.Context(), c), ErrClosed)
