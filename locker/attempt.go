@@ -198,11 +198,10 @@ func (a *attempt) repeat(ctx context.Context, next time.Time) (*Lease, error) {
 		if ctx.Err() != nil || a.client.ctx.Err() != nil {
 			return nil, err
 		}
-		if n > 0 && transient(err) && driver.OutcomeOf(err) == driver.OutcomeNotSent { // but the one before may have been executed
-			a.reason = fmt.Errorf("%w (and then: %s)", a.reason, bare(err))
-			return nil, a.reason
-		}
 		a.reason = requestError(a.req.name, err) // should the next one not end before ctx does
+		if a.late {
+			a.reason = outcomeOpen(a.reason)
+		}
 		if n == resends || driver.OutcomeOf(err) != driver.OutcomeUnknown || !transient(err) || lacksNewNodes(err) {
 			return nil, a.reason
 		}

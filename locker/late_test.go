@@ -380,3 +380,79 @@ func TestTryWhoseRepetitionIsNotSentMayHaveBeenExecuted(t *testing.T) {
 		})
 	}
 }
+
+// Nor is it by who goes on trying for a while, nor of what a lease is asked to.
+func TestCallWhoseLastRequestIsNotSentMayHaveBeenExecuted(t *testing.T) {
+	for call, make := range map[string]func(ctx context.Context, m *Mutex, l *Lease) error{
+		"Lock": func(ctx context.Context, m *Mutex, _ *Lease) error { _, err := m.Lock(ctx); return err },
+		"Lock, twice": func(ctx context.Context, m *Mutex, _ *Lease) error {
+			_, err := m.client.Mutex("k", Fenced(), Retry(Attempts(2, Constant(time.Second)))).Lock(ctx)
+			return err
+		},
+		"Extend": func(ctx context.Context, _ *Mutex, l *Lease) error { return l.Extend(ctx, time.Minute) },
+		"Unlock": func(ctx context.Context, _ *Mutex, l *Lease) error { return l.Unlock(ctx) },
+		"Detach": func(ctx context.Context, _ *Mutex, l *Lease) error { _, err := l.Detach(ctx, time.Minute); return err },
+	} {
+		for _, nodes := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s, nodes: %d", call, nodes), func(t *testing.T) {
+				quorumBubble(t, nodes, func(t *testing.T, q fakeQuorum) {
+					q.established()
+					c := q[0].client
+					if nodes > 1 {
+						c = func(t *testing.T, opts ...ClientOption) *Client { return q.client(t, QuorumConfig{}, opts...) }
+					}
+					m := c(t).Mutex("k", Fenced())
+					lease := must(t, m)
+					if call == "Lock" || call == "Lock, twice" {
+						require.NoError(t, lease.Unlock(t.Context()))
+					}
+					for _, f := range q {
+						requests := 0
+						f.set(func() {
+							f.before = func(context.Context, driver.Command) error {
+								if requests++; requests > 3 {
+									return driver.NotSent(errors.New("no route"))
+								}
+								return nil
+							}
+							f.after = func(context.Context, driver.Command) error { return errLostReply }
+						})
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+					defer cancel()
+					err := make(ctx, m, lease)
+					assert.ErrorIs(t, err, ErrUnavailable)
+					assert.ErrorContains(t, err, "no route")
+					assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err), "%v", err)
+					for _, f := range q {
+						f.heal()
+					}
+				})
+			})
+		}
+	}
+}
+
+// What waiting cannot mend ends the call at once all the same, and is told.
+func TestCallThatIsRefusedItsConnectionAfterALostReplyEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		requests := 0
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error {
+				if requests++; requests > 1 {
+					return driver.NotSent(driver.NewServerError("NOPERM this user may not connect from here"))
+				}
+				return nil
+			}
+			f.after = func(context.Context, driver.Command) error { return errLostReply }
+		})
+		begun := time.Now()
+		_, err := m.Lock(within(t, time.Hour))
+		assert.ErrorIs(t, err, ErrPermission)
+		assert.NotErrorIs(t, err, ErrUnavailable)
+		assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err), "%v", err)
+		assert.Less(t, time.Since(begun), time.Second)
+		f.heal()
+	})
+}

@@ -199,7 +199,7 @@ func (l *Lease) extend(ctx context.Context, op string, ttl time.Duration) error 
 			last = requestError(l.Name(), err)
 		}
 		if failures = []error{last}; unsure {
-			failures = append(failures, ErrUnknown)
+			failures = []error{outcomeOpen(last), ErrUnknown}
 		}
 		if !transient(err) {
 			return fail(failures...)

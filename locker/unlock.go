@@ -209,6 +209,9 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 			break
 		}
 	}
+	if unsure {
+		last = outcomeOpen(last)
+	}
 	what, reasons := fmt.Sprintf("unlock %q", t.mutex.name), endedBeside(ctx, last)
 	if unsure || became != driver.OutcomeReplied {
 		reasons = append([]error{ErrUnknown}, reasons...)
