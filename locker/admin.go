@@ -132,7 +132,7 @@ func (c *Client) forceRelease(ctx context.Context, name, leases string) ([]Holde
 			return holders, nil
 		}
 	}
-	return nil, oddReply("force release", v)
+	return nil, failed(forceRelease(name), ErrUnknown, oddReply("force release", v))
 }
 
 func (c *Client) breakCall(k *keys, leases string) call {

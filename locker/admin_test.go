@@ -321,3 +321,49 @@ func TestForceReleaseBesideAForeignQueueTouchesNothing(t *testing.T) {
 }
 
 func failureOf[T any](_ T, err error) error { return err }
+
+// An oddDeployment answers looks at locks with what no script of ours says, once it has made them.
+type oddDeployment struct{ *fakeDeployment }
+
+func (d oddDeployment) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := d.fakeDeployment.Connect(ctx)
+	return oddConn{c}, err
+}
+
+type oddConn struct{ driver.Conn }
+
+func (c oddConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	v, err := c.Conn.Do(ctx, cmd)
+	if cmd.Name() == "EVALSHA" && (cmd.Args[1] == breakScript.sha || cmd.Args[1] == inspectScript.sha) && err == nil {
+		return "odd", nil
+	}
+	return v, err
+}
+
+// What cannot be read does not say that nobody has the lock, nor that its leases were let be.
+func TestAnswersOfAnUnknownFormTellNothing(t *testing.T) {
+	administered(t, func(t *testing.T, nodes fakeQuorum, client func(...ClientOption) *Client) {
+		lease := must(t, client().Mutex("k"))
+		everywhere()
+		seen, err := client().Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		var odd []driver.Connector
+		for _, f := range nodes {
+			odd = append(odd, oddDeployment{f})
+		}
+		admin, err := New(odd[0])
+		if len(nodes) > 1 {
+			admin, err = NewQuorum(odd)
+		}
+		require.NoError(t, err)
+		defer admin.Close()
+
+		status, err := admin.Inspect(t.Context(), "k")
+		assert.Error(t, err, "%+v", status)
+		assert.True(t, lease.Valid())
+		_, err = admin.ForceReleaseFrom(t.Context(), "k", seen.Holders...)
+		assert.ErrorIs(t, err, ErrUnknown)
+		assert.NotErrorIs(t, err, ErrNotHeld)
+		assert.Zero(t, nodes.holding("k"))
+	})
+}

@@ -117,19 +117,25 @@ func allVerdict(b ballot) (driver.Value, error, bool) {
 
 // knownVerdict waits for all nodes and lets read make one answer of those of a majority at
 // least. held tells that the answer is of somebody who holds the lock. That nobody does is
-// said only if no majority may have forgotten it.
-func knownVerdict(read func(answers []answer, q quota) (v driver.Value, held bool)) verdict {
+// said only if no majority may have forgotten it. A node whose answer is of no form that is known has
+// said nothing.
+func knownVerdict(formed func(driver.Value) bool, read func(answers []answer, q quota) (v driver.Value, held bool)) verdict {
 	return func(b ballot) (driver.Value, error, bool) {
 		if !b.closed() {
 			return nil, nil, false
 		}
 		var answers []answer
 		young := 0
-		for _, v := range b {
+		b = slices.Clone(b)
+		for i, v := range b {
 			if v.Err != nil {
 				continue
 			}
 			a := readAnswer(v.Value)
+			if !formed(a.Value) {
+				b[i].Err = oddReply("a look", v.Value)
+				continue
+			}
 			if a.young != 0 {
 				young++
 			}

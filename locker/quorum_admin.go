@@ -16,15 +16,12 @@ import (
 // is not said unless it is known.
 
 // inspectVerdict makes one reply of those to inspect.
-var inspectVerdict = knownVerdict(func(answers []answer, q quota) (driver.Value, bool) {
+var inspectVerdict = knownVerdict(isLook, func(answers []answer, q quota) (driver.Value, bool) {
 	var known []nodeHold
 	foreign := map[string][]nodeHold{}
 	waiters := int64(0)
 	for _, a := range answers {
-		list, ok := a.Value.([]any)
-		if !ok || len(list) != 5 {
-			continue
-		}
+		list, _ := a.Value.([]any)
 		n, _ := list[4].(int64)
 		waiters = max(waiters, n)
 		holds := nodeHolds(a, list[1], list[2], list[3])
@@ -56,23 +53,23 @@ var inspectVerdict = knownVerdict(func(answers []answer, q quota) (driver.Value,
 
 // breakVerdict makes one reply of those to break. That a lease was ended is told wherever it was:
 // who has looked knows that a majority had it, or wants to be rid of it at a minority.
-var breakVerdict = knownVerdict(func(answers []answer, q quota) (driver.Value, bool) {
+var breakVerdict = knownVerdict(isBreak, func(answers []answer, q quota) (driver.Value, bool) {
 	var ended, others []nodeHold
 	var foreign driver.Value
 	foreigners := 0 // that have forgotten nothing
 	for _, a := range answers {
-		status, rest, ok := splitReply(a.Value)
-		switch {
-		case ok && status == -2:
+		status, rest, _ := splitReply(a.Value)
+		switch status {
+		case -2:
 			if foreign == nil {
 				foreign = a.Value
 			}
 			if a.young == 0 {
 				foreigners++
 			}
-		case ok && status == 1 && len(rest) == 3:
+		case 1:
 			ended = append(ended, nodeHolds(a, rest[0], rest[1], rest[2])...)
-		case ok && status == -1 && len(rest) == 3:
+		case -1:
 			others = append(others, nodeHolds(a, rest[0], rest[1], rest[2])...)
 		}
 	}
@@ -87,6 +84,17 @@ var breakVerdict = knownVerdict(func(answers []answer, q quota) (driver.Value, b
 	}
 	return []any{int64(0)}, false
 })
+
+// isLook and isBreak tell that a node's answer has the form of one to inspect, or to break.
+func isLook(v driver.Value) bool {
+	list, ok := v.([]any)
+	return ok && len(list) == 5
+}
+
+func isBreak(v driver.Value) bool {
+	status, rest, ok := splitReply(v)
+	return ok && (status == 0 || status == -2 || (status == 1 || status == -1) && len(rest) == 3)
+}
 
 // A nodeHold is a hold as one node knows it.
 type nodeHold struct {
