@@ -29,10 +29,10 @@ func (l *Lease) upgrade(ctx context.Context, wait bool) (*Lease, error) {
 		return nil, err
 	}
 	held := l.Context()
-	ctx, cancel := context.WithCancelCause(ctx)
+	both, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
-	return l.in(ctx, modeWrite, wait)
+	return l.in(both, ctx, modeWrite, wait)
 }
 
 // Downgrade turns the lease from writing to reading without a gap in which another
@@ -46,7 +46,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if err := l.changeable(modeWrite, "downgrade"); err != nil {
 		return nil, err
 	}
-	reading, err := l.in(ctx, modeRead, false)
+	reading, err := l.in(ctx, ctx, modeRead, false)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +67,9 @@ func (l *Lease) changeable(from mode, what string) error {
 	return l.Err()
 }
 
-// in takes the lock for the owner of l in another mode, within the time of l.
-func (l *Lease) in(ctx context.Context, to mode, wait bool) (*Lease, error) {
+// in takes the lock for the owner of l in another mode, within the time of l. What it has taken in vain
+// it gives up within that of its caller alone.
+func (l *Lease) in(ctx, caller context.Context, to mode, wait bool) (*Lease, error) {
 	m := l.mutex.as(to)
 	op := "upgrade"
 	if to == modeRead {
@@ -90,7 +91,7 @@ func (l *Lease) in(ctx context.Context, to mode, wait bool) (*Lease, error) {
 		}
 		// Observers are told of the loss, too: nobody has canceled the call.
 		if other != nil {
-			return nil, other.discard(ctx, lost) // Somebody else may have been in between.
+			return nil, other.discard(caller, lost) // Somebody else may have been in between.
 		}
 		return nil, lost
 	})
@@ -139,10 +140,15 @@ func (l *Lease) unlessItPanics(do func() error) error {
 	return err
 }
 
-// discard gives the lease up, as the one that it was to follow is lost.
-func (l *Lease) discard(ctx context.Context, lost error) error {
-	if err := l.Unlock(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("%w (and then: %w)", lost, err)
+// discard gives the lease up, which was taken in vain, and returns why. Where ctx has ended nobody is
+// kept for that.
+func (l *Lease) discard(ctx context.Context, why error) error {
+	if ctx.Err() != nil {
+		l.giveBack()
+		return why
 	}
-	return lost
+	if err := l.Unlock(ctx); err != nil {
+		return fmt.Errorf("%w (and then: %w)", why, err)
+	}
+	return why
 }

@@ -41,10 +41,7 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err e
 		return err
 	})
 	if err != nil {
-		if left := own.Unlock(context.WithoutCancel(ctx)); left != nil {
-			return "", fmt.Errorf("%w (and then: %w)", err, left)
-		}
-		return "", err
+		return "", own.discard(ctx, err)
 	}
 	_, _, _ = l.unlock(ctx) // sends nothing unless it has become the last one
 	if l.tenure.client.observers != nil {
@@ -100,7 +97,7 @@ func (l *Lease) apart(ctx context.Context) (*Lease, error) {
 	}
 	if err := lease.unlessItPanics(func() error { return l.confirm(ctx, "detach", true) }); err != nil {
 		// Others may have had the lock before the request took it anew.
-		_ = lease.Unlock(context.WithoutCancel(ctx))
+		_ = lease.discard(ctx, err)
 		return nil, err
 	}
 	return lease, nil

@@ -350,6 +350,7 @@ func TestUpgradeInAnOutageAfterTheLockWasHad(t *testing.T) {
 		assert.ErrorIs(t, err, ErrUnavailable)
 		assert.True(t, reading.Valid())
 		f.heal()
+		synctest.Wait() // it is given up in the background
 		must(t, f.client(t).Mutex("k", ForReading()))
 	})
 }
@@ -507,4 +508,45 @@ func TestDetachThatBecomesTheLastLeavesTheDetachedHoldOnly(t *testing.T) {
 		require.NoError(t, taken.Unlock(t.Context()))
 		assert.False(t, f.Exists("k"))
 	})
+}
+
+// Nor does what it takes to give up what was taken in vain keep the caller longer than its ctx says.
+func TestChangeOfALeaseInAnOutageEndsWithItsContext(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts   []Option
+		change func(ctx context.Context, l *Lease) error
+	}{
+		"Upgrade":    {[]Option{ForReading()}, func(ctx context.Context, l *Lease) error { _, err := l.Upgrade(ctx); return err }},
+		"TryUpgrade": {[]Option{ForReading()}, func(ctx context.Context, l *Lease) error { _, err := l.TryUpgrade(ctx); return err }},
+		"Detach": {[]Option{Reentrant(), As(NamedOwner("me"))}, func(ctx context.Context, l *Lease) error {
+			must(t, l.mutex) // the owner has it twice
+			_, err := l.Detach(ctx, 2*time.Minute)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				lease := must(t, f.client(t).Mutex("k", append(test.opts, TTL(time.Minute))...))
+				f.set(func() {
+					f.after = func(_ context.Context, cmd driver.Command) error {
+						if isAcquire(cmd) && lease.Mode() != Exclusive || holdFamily.renew.runs(cmd) {
+							f.hang()
+						}
+						return nil
+					}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				begun := time.Now()
+				err := test.change(ctx, lease)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorIs(t, err, ErrUnavailable)
+				assert.Equal(t, 3*time.Second, time.Since(begun))
+				assert.True(t, lease.Valid())
+				f.heal()
+				time.Sleep(20 * time.Second)
+				require.NoError(t, lease.Unlock(t.Context()))
+			})
+		})
+	}
 }
