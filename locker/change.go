@@ -114,7 +114,7 @@ func (l *Lease) confirm(ctx context.Context, op string, wait bool) error {
 			return l.Err()
 		}
 		again := transient(err) && (wait || n < resends)
-		err = requestError(l.Name(), err)
+		err = outcomeOpen(requestError(l.Name(), err)) // the one that took the other lease was sent
 		if again {
 			if closed := c.sleep(ctx, retryPause(l.mutex.ttl)); errors.Is(closed, ErrClosed) {
 				again, err = false, closed

@@ -510,7 +510,27 @@ func TestDetachThatBecomesTheLastLeavesTheDetachedHoldOnly(t *testing.T) {
 	})
 }
 
-// Nor does what it takes to give up what was taken in vain keep the caller longer than its ctx says.
+// Where that cannot be asked, the lock was taken for a moment all the same.
+func TestUpgradeThatCannotBeConfirmedWasSent(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		reading := must(t, f.client(t).Mutex("k", ForReading(), TTL(time.Minute)))
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if holdFamily.renew.runs(cmd) {
+					return driver.NotSent(errors.New("no route"))
+				}
+				return nil
+			}
+		})
+		_, err := reading.TryUpgrade(t.Context())
+		assert.ErrorIs(t, err, ErrUnavailable)
+		assert.ErrorContains(t, err, "no route")
+		assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err))
+		assert.True(t, reading.Valid())
+	})
+}
+
+// What it takes to give up what was taken in vain does not keep the caller longer than its ctx says.
 func TestChangeOfALeaseInAnOutageEndsWithItsContext(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts   []Option
