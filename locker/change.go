@@ -141,8 +141,11 @@ func (l *Lease) unlessItPanics(do func() error) error {
 }
 
 // discard gives the lease up, which was taken in vain, and returns why. Where ctx has ended nobody is
-// kept for that.
+// kept for that, unless it was by the loss of a lease that it comes from.
 func (l *Lease) discard(ctx context.Context, why error) error {
+	if errors.Is(context.Cause(ctx), ErrLost) {
+		ctx = context.WithoutCancel(ctx)
+	}
 	if ctx.Err() != nil {
 		l.giveBack()
 		return why
