@@ -42,25 +42,17 @@ func cutShort(err error, took, attempt time.Duration) bool {
 }
 
 // outcomeOpen returns err, of a request that a call made after one that may have been executed, so that
-// it does not tell that nothing was sent: it was that request which was not.
+// it does not tell that nothing was sent: it was that request which was not. A refusal of the connection is
+// told whole, since it is what has to be put right.
 func outcomeOpen(err error) error {
-	if driver.OutcomeOf(err) != driver.OutcomeNotSent {
+	if driver.OutcomeOf(err) != driver.OutcomeNotSent || !transient(err) {
 		return err
 	}
 	if vote, ok := errors.AsType[*QuorumError](err); ok {
 		return &QuorumError{Votes: vote.Votes, reason: outcomeOpen(vote.reason), most: vote.most}
 	}
-	open := &failedError{text: err.Error()}
-	for _, word := range words {
-		if errors.Is(err, word) {
-			open.reasons = append(open.reasons, word)
-		}
-	}
-	return open
+	return &failedError{text: err.Error(), reasons: []error{ErrUnavailable}}
 }
-
-// words are those by which errors of this package say what became of a lease, or of a request.
-var words = []error{ErrLost, ErrNotHeld, ErrReleased, ErrUnknown, ErrUnavailable, ErrClosed, ErrPermission, ErrForeign, ErrInvalid}
 
 // ended are the reasons of a call that ctx has ended, if it has: the cause, and the context's
 // own error where the cause is another, so that who asks for [context.Canceled] or
@@ -75,7 +67,7 @@ func ended(ctx context.Context, told ...error) []error {
 // ended, or another call within an errgroup, is told by its text alone: it is about something else.
 func endedBeside(ctx context.Context, told ...error) []error {
 	cause := context.Cause(ctx)
-	for _, word := range words {
+	for _, word := range []error{ErrLost, ErrNotHeld, ErrReleased, ErrUnknown, ErrUnavailable, ErrClosed, ErrPermission, ErrForeign, ErrInvalid} {
 		if errors.Is(cause, word) {
 			return endedBy(ctx, errors.New(bare(cause)), told)
 		}

@@ -383,7 +383,7 @@ func TestTryWhoseRepetitionIsNotSentMayHaveBeenExecuted(t *testing.T) {
 
 // Nor is it by who goes on trying for a while, nor of what a lease is asked to.
 func TestCallWhoseLastRequestIsNotSentMayHaveBeenExecuted(t *testing.T) {
-	for call, make := range map[string]func(ctx context.Context, m *Mutex, l *Lease) error{
+	for call, run := range map[string]func(ctx context.Context, m *Mutex, l *Lease) error{
 		"Lock": func(ctx context.Context, m *Mutex, _ *Lease) error { _, err := m.Lock(ctx); return err },
 		"Lock, twice": func(ctx context.Context, m *Mutex, _ *Lease) error {
 			_, err := m.client.Mutex("k", Fenced(), Retry(Attempts(2, Constant(time.Second)))).Lock(ctx)
@@ -420,7 +420,7 @@ func TestCallWhoseLastRequestIsNotSentMayHaveBeenExecuted(t *testing.T) {
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 					defer cancel()
-					err := make(ctx, m, lease)
+					err := run(ctx, m, lease)
 					assert.ErrorIs(t, err, ErrUnavailable)
 					assert.ErrorContains(t, err, "no route")
 					assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err), "%v", err)
@@ -433,26 +433,35 @@ func TestCallWhoseLastRequestIsNotSentMayHaveBeenExecuted(t *testing.T) {
 	}
 }
 
-// What waiting cannot mend ends the call at once all the same, and is told.
+// What waiting cannot mend ends the call at once all the same, and is told whole.
 func TestCallThatIsRefusedItsConnectionAfterALostReplyEnds(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		m := f.client(t).Mutex("k")
-		requests := 0
-		f.set(func() {
-			f.before = func(context.Context, driver.Command) error {
-				if requests++; requests > 1 {
-					return driver.NotSent(driver.NewServerError("NOPERM this user may not connect from here"))
+	for reply, word := range map[string]error{
+		"NOPERM this user has no permissions to run the 'client|setname' command": ErrPermission,
+		"WRONGPASS invalid username-password pair or user is disabled.":           nil,
+	} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			m := f.client(t).Mutex("k")
+			requests := 0
+			f.set(func() {
+				f.before = func(context.Context, driver.Command) error {
+					if requests++; requests > 1 {
+						return driver.NotSent(driver.NewServerError(reply))
+					}
+					return nil
 				}
-				return nil
+				f.after = func(context.Context, driver.Command) error { return errLostReply }
+			})
+			begun := time.Now()
+			_, err := m.Lock(within(t, time.Hour))
+			refused, ok := errors.AsType[*driver.ServerError](err)
+			require.True(t, ok, "%v", err)
+			assert.Equal(t, reply, refused.Message)
+			assert.NotErrorIs(t, err, ErrUnavailable)
+			if word != nil {
+				assert.ErrorIs(t, err, word)
 			}
-			f.after = func(context.Context, driver.Command) error { return errLostReply }
+			assert.Less(t, time.Since(begun), time.Second)
+			f.heal()
 		})
-		begun := time.Now()
-		_, err := m.Lock(within(t, time.Hour))
-		assert.ErrorIs(t, err, ErrPermission)
-		assert.NotErrorIs(t, err, ErrUnavailable)
-		assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err), "%v", err)
-		assert.Less(t, time.Since(begun), time.Second)
-		f.heal()
-	})
+	}
 }
