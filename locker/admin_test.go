@@ -334,7 +334,7 @@ type oddConn struct{ driver.Conn }
 
 func (c oddConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
 	v, err := c.Conn.Do(ctx, cmd)
-	if cmd.Name() == "EVALSHA" && (cmd.Args[1] == breakScript.sha || cmd.Args[1] == inspectScript.sha) && err == nil {
+	if err == nil && (breakScript.runs(cmd) || inspectScript.runs(cmd)) {
 		return "odd", nil
 	}
 	return v, err

@@ -159,6 +159,17 @@ func TestReentryIntoALeaseThatWasLostUnnoticedIsNoNewLease(t *testing.T) {
 	}
 }
 
+// outdated returns a lease of m's owner, and the larger token that another one has had meanwhile.
+func outdated(t *testing.T, m *Mutex) (outer *Lease, larger Token) {
+	outer = must(t, m)
+	id, err := must(t, m).Detach(t.Context(), time.Minute)
+	require.NoError(t, err)
+	again, err := m.Attach(t.Context(), id)
+	require.NoError(t, err)
+	require.NoError(t, again.Unlock(t.Context()))
+	return outer, again.Token()
+}
+
 func TestReentryIntoALeaseThatIsGivenUpMeanwhileIsANewLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)
@@ -177,12 +188,7 @@ func TestReentryIntoALeaseThatIsGivenUpMeanwhileIsANewLease(t *testing.T) {
 	})
 	bubble(t, func(t *testing.T, f *fakeDeployment) { // by the token nothing is known
 		m := f.client(t).Mutex("k", Reentrant(), Fenced(), As(NewOwner()))
-		outer := must(t, m)
-		id, err := must(t, m).Detach(t.Context(), time.Minute)
-		require.NoError(t, err)
-		larger, err := m.Attach(t.Context(), id)
-		require.NoError(t, err)
-		require.NoError(t, larger.Unlock(t.Context()))
+		outer, larger := outdated(t, m)
 		f.set(func() {
 			f.before = func(context.Context, driver.Command) error { // the request of the re-entry
 				f.heal()
@@ -190,7 +196,7 @@ func TestReentryIntoALeaseThatIsGivenUpMeanwhileIsANewLease(t *testing.T) {
 			}
 		})
 		again := must(t, m)
-		assert.Greater(t, again.Token(), larger.Token())
+		assert.Greater(t, again.Token(), larger)
 		assert.True(t, again.Valid())
 	})
 }
@@ -199,21 +205,9 @@ func TestReentryIntoALeaseThatIsGivenUpMeanwhileIsANewLease(t *testing.T) {
 func TestReentryThatCannotAskWhetherTheOuterLeaseIsThereHasNoLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		m := f.client(t).Mutex("k", Reentrant(), Fenced(), As(NewOwner()))
-		outer := must(t, m)
-		id, err := must(t, m).Detach(t.Context(), time.Minute)
-		require.NoError(t, err)
-		larger, err := m.Attach(t.Context(), id)
-		require.NoError(t, err)
-		require.NoError(t, larger.Unlock(t.Context()))
-		f.set(func() {
-			f.before = func(_ context.Context, cmd driver.Command) error {
-				if mutexFamily.renew.runs(cmd) || holdFamily.renew.runs(cmd) {
-					return driver.NewServerError("NOPERM no")
-				}
-				return nil
-			}
-		})
-		_, err = m.Lock(t.Context())
+		outer, _ := outdated(t, m)
+		f.set(func() { f.before = refusesScript(holdFamily.renew, driver.NewServerError("NOPERM no")) })
+		_, err := m.Lock(t.Context())
 		assert.ErrorIs(t, err, ErrPermission)
 		assert.NotErrorIs(t, err, ErrLost)
 		assert.True(t, outer.Valid())
@@ -357,9 +351,6 @@ func TestUpgradeInAnOutageAfterTheLockWasHad(t *testing.T) {
 
 // Nor may it be answered with a refusal, or when the client has been closed.
 func TestUpgradeThatCannotAskWhetherTheReaderIsThereHasNoLease(t *testing.T) {
-	confirms := func(cmd driver.Command) bool {
-		return cmd.Name() == "EVALSHA" && cmd.Args[1] == holdFamily.renew.sha
-	}
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		reading := must(t, f.client(t).Mutex("k", ForReading()))
 		f.set(func() { f.before = refusesScript(holdFamily.renew, driver.NewServerError("NOPERM no")) })
@@ -376,7 +367,7 @@ func TestUpgradeThatCannotAskWhetherTheReaderIsThereHasNoLease(t *testing.T) {
 		var asked atomic.Int32
 		f.set(func() {
 			f.after = func(_ context.Context, cmd driver.Command) error {
-				if confirms(cmd) {
+				if holdFamily.renew.runs(cmd) {
 					asked.Add(1)
 					return errLostReply
 				}
@@ -393,7 +384,7 @@ func TestUpgradeThatCannotAskWhetherTheReaderIsThereHasNoLease(t *testing.T) {
 		lost := once("EVALSHA", errLostReply)
 		f.set(func() {
 			f.after = func(ctx context.Context, cmd driver.Command) error {
-				if confirms(cmd) {
+				if holdFamily.renew.runs(cmd) {
 					return lost(ctx, cmd)
 				}
 				return nil
