@@ -26,7 +26,7 @@ func (l *Lease) TryUpgrade(ctx context.Context) (*Lease, error) { return l.upgra
 
 func (l *Lease) upgrade(ctx context.Context, wait bool) (*Lease, error) {
 	if err := l.changeable(modeRead, "upgrade"); err != nil {
-		return nil, err
+		return l.unchanged(ctx, modeWrite, err)
 	}
 	held := l.Context()
 	both, cancel := context.WithCancelCause(ctx)
@@ -44,15 +44,15 @@ func (l *Lease) upgrade(ctx context.Context, wait bool) (*Lease, error) {
 // that is over what [Lease.Err] says. The other errors are those of [Mutex.TryLock].
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if err := l.changeable(modeWrite, "downgrade"); err != nil {
-		return nil, err
+		return l.unchanged(ctx, modeRead, err)
 	}
-	reading, err := l.in(ctx, ctx, modeRead, false)
-	if err != nil {
-		return nil, err
-	}
-	// It was held until after the other one was, so that there was no gap. Should
-	// the server not answer now, the release goes on in the background.
-	err = reading.unlessItPanics(func() error { return l.Unlock(ctx) })
+	return l.in(ctx, ctx, modeRead, false)
+}
+
+// yieldTo gives the lease up, for which its owner has reading now. It was held until after that
+// was, so that there was no gap. Should the server not answer, the release goes on in the background.
+func (l *Lease) yieldTo(ctx context.Context, reading *Lease) (*Lease, error) {
+	err := reading.unlessItPanics(func() error { return l.Unlock(ctx) })
 	if errors.Is(err, ErrNotHeld) && l.tenure.inForce() {
 		// It had not run out: the server has lost it, and others may have written since.
 		return nil, reading.discard(ctx, &LostError{Name: l.Name(), Reason: ErrAbsent})
@@ -67,14 +67,24 @@ func (l *Lease) changeable(from mode, what string) error {
 	return l.Err()
 }
 
+// changeTo names the call that takes the lock in another mode.
+func changeTo(to mode) (op string) {
+	if to == modeRead {
+		return "downgrade"
+	}
+	return "upgrade"
+}
+
+// unchanged has observers told of a change that is refused before anything is asked, as of other
+// calls.
+func (l *Lease) unchanged(ctx context.Context, to mode, err error) (*Lease, error) {
+	return l.mutex.as(to).observed(ctx, changeTo(to), func(context.Context) (*Lease, error) { return nil, err })
+}
+
 // in takes the lock for the owner of l in another mode, within the time of l. What it has taken in vain
 // it gives up within that of its caller alone.
 func (l *Lease) in(ctx, caller context.Context, to mode, wait bool) (*Lease, error) {
-	m := l.mutex.as(to)
-	op := "upgrade"
-	if to == modeRead {
-		op = "downgrade"
-	}
+	m, op := l.mutex.as(to), changeTo(to)
 	return m.observed(ctx, op, func(ctx context.Context) (*Lease, error) {
 		other, err := m.lockAs(ctx, l.Owner(), wait)
 		lost := l.Err()
@@ -86,7 +96,10 @@ func (l *Lease) in(ctx, caller context.Context, to mode, wait bool) (*Lease, err
 			_ = l.confirm(ctx, op, wait)
 			lost = l.Err()
 		}
-		if lost == nil || to == modeWrite && err != nil && !errors.Is(err, lost) {
+		switch {
+		case lost == nil && other != nil && to == modeRead:
+			return l.yieldTo(ctx, other)
+		case lost == nil, to == modeWrite && err != nil && !errors.Is(err, lost):
 			return other, err
 		}
 		// Observers are told of the loss, too: nobody has canceled the call.

@@ -298,6 +298,42 @@ func TestObserverIsToldOfAnUpgradeWhoseReaderIsLost(t *testing.T) {
 	}
 }
 
+// So is a change of a lease that is over by the time of the call, or turns out to be so at its end.
+func TestObserverIsToldOfAChangeThatComesTooLate(t *testing.T) {
+	for name, gone := range map[string]func(f *fakeDeployment, lease *Lease){
+		"known": func(f *fakeDeployment, lease *Lease) {
+			f.hang()
+			<-lease.Context().Done()
+			f.heal()
+		},
+		"unnoticed": func(f *fakeDeployment, _ *Lease) { f.Del("k") },
+	} {
+		for op, change := range map[string]struct {
+			from Option
+			call func(*Lease, context.Context) (*Lease, error)
+		}{
+			"upgrade":   {ForReading(), (*Lease).Upgrade},
+			"downgrade": {ForWriting(), (*Lease).Downgrade},
+		} {
+			t.Run(op+", "+name, func(t *testing.T) {
+				observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+					lease, err := c.Mutex("k", change.from).Lock(t.Context())
+					require.NoError(t, err)
+					gone(f, lease)
+					_, err = change.call(lease, t.Context())
+					require.ErrorIs(t, err, ErrLost)
+					synctest.Wait()
+					require.Len(t, s.locks, 2)
+					assert.Equal(t, op, s.locks[1].Op)
+					assert.Equal(t, err, s.locks[1].Err)
+					assert.Equal(t, "absent", s.locks[1].Outcome())
+					assert.Len(t, s.holds, 1, "of the lease that was to be changed")
+				})
+			})
+		}
+	}
+}
+
 func TestObserverIsToldOfRenewals(t *testing.T) {
 	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
 		ttl := 10 * time.Second
