@@ -31,11 +31,11 @@ const listBatch = 64
 // meanwhile may be found or not; its Status is that of one moment.
 //
 // What looks like a lock of something else than this library, any string that expires, is
-// among them; its Holder is Foreign. Other keys are left out, and so are those that the
+// among them; its Holder is Foreign. Other keys are left out, and so are those whose names the
 // server does not let the user look at.
 //
 // An error ends the iteration: ErrUnavailable, ErrClosed, ErrInvalid of nodes that make no quorum, the end
-// of ctx, or a [*driver.ServerError] where SCAN is forbidden, which is [ErrPermission] if that is by an ACL. On a
+// of ctx, or a [*driver.ServerError] where a command is forbidden, which is [ErrPermission] if that is by an ACL. On a
 // quorum a minority of the nodes may
 // fail, or be new: where a majority of them has lost its data less than LongestTTL ago, the
 // iteration ends with ErrUnavailable when it has gone through all that they know. What ends it for want of
@@ -245,6 +245,9 @@ func (l *listing) page(ctx context.Context, link *link, key, cursor string) (nex
 		}
 		return err
 	})
+	if refused, ok := errors.AsType[*PermissionError](err); ok && refused.Grant == allRules {
+		refused.Grant = "+scan" // which the server has not named: the script runs nothing else
+	}
 	if err != nil {
 		return "", nil, err
 	}
@@ -284,8 +287,8 @@ func (l *listing) show(ctx context.Context, names []string) error {
 		return err
 	}
 	for i, r := range results {
-		if reply, ok := errors.AsType[*driver.ServerError](r.Err); ok && reply.Code == "NOPERM" {
-			continue
+		if aboutKeys(r.Err) {
+			continue // A command that the user must not run would hide all locks.
 		}
 		if _, forgotten := errors.AsType[errForgotten](r.Err); forgotten {
 			continue // The lock has been given up meanwhile; walk finds out that the nodes are new.

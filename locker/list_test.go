@@ -109,6 +109,15 @@ func TestListTellsWhyItEnds(t *testing.T) {
 		refuse("EVALSHA", driver.NewServerError("NOPERM not this key"))
 		assert.NoError(t, failure(t, t.Context(), c), "what the user may not look at is left out")
 
+		for _, refusal := range []string{
+			"NOPERM this user has no permissions to run the 'evalsha' command",                           // before Redis 7.2
+			"NOPERM ACL failure in script: User locks has no permissions to run the 'hgetall' command",   // since then
+			"ERR The user executing the script can't run this command or subcommand script: abc, on @1.", // of 7.0
+		} {
+			refuse("EVALSHA", driver.NewServerError(refusal))
+			assert.ErrorIs(t, failure(t, t.Context(), c), ErrPermission, refusal)
+		}
+
 		refuse("", nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -59,7 +59,11 @@ func forbidden(err error) error {
 	return &PermissionError{Grant: missingRules(reply.Message), Reply: reply, err: err}
 }
 
-const keyRules = "~<names> ~__golocker:*"
+// What is told to be missing where the server does not name it: a pattern for keys, or anything.
+const (
+	keyRules = "~<names> ~__golocker:*"
+	allRules = "~<names> " + neededRules
+)
 
 // aboutKeys tells that a permission is missing for what keys are called, which may be so of one lock.
 func aboutKeys(err error) bool {
@@ -94,5 +98,5 @@ func missingRules(refusal string) string {
 			return about.rules
 		}
 	}
-	return "~<names> " + neededRules
+	return allRules
 }

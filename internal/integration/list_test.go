@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -55,5 +56,30 @@ func TestListNeedsWhatTheDocsSay(t *testing.T) {
 		c := drivers[0].open(t, "redis://"+user.Name+":"+user.Password+"@"+where)
 		mustLock(t, c.Mutex("orders:1"))
 		assert.Equal(t, []string{"orders:1"}, namesListed(t, c, ""))
+	}
+}
+
+// A list that is empty, or ends, for want of a permission says so: only names that the user may not
+// look at are left out.
+func TestListNamesTheCommandThatIsMissing(t *testing.T) {
+	t.Parallel()
+	user := servertest.LocksUser(t)
+	all := append(user.Rules, "+scan", "+cluster|slots")
+	server := servertest.Single(t, servertest.Users(user))
+	cluster := servertest.Cluster(t, 2, servertest.Users(user))
+	for where, nodes := range map[string][]*servertest.Server{server.Addr: {server}, cluster.Nodes[0].Addr + "?mode=cluster": cluster.Nodes} {
+		mustLock(t, drivers[0].open(t, "redis://"+where).Mutex("orders:1"))
+		for _, missing := range []string{"+scan", "+evalsha", "+eval", "+type"} {
+			rules := slices.DeleteFunc(slices.Clone(all), func(rule string) bool { return rule == missing })
+			for _, node := range nodes {
+				do(t, node, append([]string{"ACL", "SETUSER", user.Name, "reset"}, servertest.Rules(t, rules...)...)...)
+				do(t, node, "SCRIPT", "FLUSH")
+			}
+			var ends error
+			for _, err := range drivers[0].open(t, "redis://"+user.Name+":"+user.Password+"@"+where).List(soon(t), "") {
+				ends = err
+			}
+			requirePermissionError(t, ends, missing, "List of "+where)
+		}
 	}
 }
