@@ -47,10 +47,11 @@ func nilWork() error { return invalid("Do of a nil function") }
 //
 // Do returns work's error as it is, joined with the loss if the lock was lost while work
 // ran (also if work did not notice), and with an [ErrUnknown] if the release was
-// not confirmed. That is an [ErrUnavailable] as a rule, but work has run: who does again what an
-// unavailable server has prevented looks for ErrUnknown first. Do gives the lease up under a
-// context of its own, so that a ctx that ended does not leave the lock behind; where the server
-// does not answer it returns up to 5 seconds later for that.
+// not confirmed, be it that the server did not answer or that it refused. That is an
+// [ErrUnavailable] as a rule, but work has run: who does again what an unavailable server has
+// prevented looks for ErrUnknown first. Do gives the lease up under a context of its own, so
+// that a ctx that ended does not leave the lock behind; where the server does not answer it
+// returns up to 5 seconds later for that.
 //
 // A lease that Do was called on is given up also where work is not run: if the lease
 // is over, which returns what [Lease.Err] says; if ctx is, which returns why; if work is
@@ -79,6 +80,9 @@ func (l *Lease) Do(ctx context.Context, work func(ctx context.Context) error) (e
 				lost = &LostError{Name: l.Name(), Reason: reason}
 			}
 			unlockErr = nil
+		case unlockErr != nil && !errors.Is(unlockErr, ErrUnknown):
+			// It was refused, which alone could as well be why the lock was not had.
+			unlockErr = &failedError{text: unlockErr.Error(), reasons: []error{ErrUnknown, unlockErr}}
 		}
 		err = joined(err, unreported(err, lost), unlockErr)
 	}()

@@ -163,3 +163,43 @@ func TestDoReportsALossThatShowsAtTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// Of a server that refuses the release, be it for now or for good, nobody is told that the lock is free; but
+// work has run, and who does again what an unavailable server has prevented must be able to tell.
+func TestDoWhoseReleaseIsRefusedTellsThatWorkHasRun(t *testing.T) {
+	for reply, want := range map[string]error{
+		"NOREPLICAS Not enough good replicas to write.":                    ErrUnavailable,
+		"TRYAGAIN Multiple keys request during rehashing of slot":          ErrUnavailable,
+		"NOPERM this user has no permissions to run the 'evalsha' command": ErrPermission,
+		"ERR an error that nobody knows":                                   nil,
+	} {
+		t.Run(reply, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				ran := 0
+				err := f.client(t).Do(t.Context(), "k", func(context.Context) error {
+					ran++
+					f.set(func() {
+						f.before = func(_ context.Context, cmd driver.Command) error {
+							if mutexFamily.release.runs(cmd) {
+								return driver.NewServerError(reply)
+							}
+							return nil
+						}
+					})
+					return nil
+				})
+				assert.Equal(t, 1, ran)
+				assert.ErrorIs(t, err, ErrUnknown)
+				refusal, ok := errors.AsType[*driver.ServerError](err)
+				require.True(t, ok, "%v", err)
+				assert.Equal(t, reply, refusal.Error())
+				if want != nil {
+					assert.ErrorIs(t, err, want)
+				}
+				f.heal()
+				time.Sleep(errandPause)
+				assert.False(t, f.Exists("k"), "it is released in the background")
+			})
+		})
+	}
+}
