@@ -140,12 +140,13 @@ func (s *lines) end(ln *line) {
 	}
 }
 
-// led tells whether somebody of this client asks the server for m just now.
-func (s *lines) led(m *Mutex) bool {
+// waited tells whether somebody of this client asks the server for m just now, or stands in line for it:
+// a lock that goes back to the server is free there before the line hears of that.
+func (s *lines) waited(m *Mutex) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ln := s.find(m)
-	return ln != nil && ln.led
+	return ln != nil && (ln.led || ln.first != nil)
 }
 
 // close calls all who stand in line away; no tenure is passed on from here on.

@@ -857,6 +857,34 @@ func TestTryLockDoesNotOvertakeTheLine(t *testing.T) {
 	})
 }
 
+// Nor while the lock goes back to the server, where it is free before those who stand in line hear of that.
+func TestTryLockDoesNotOvertakeTheLineDuringARelease(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		lease := granted(background(t, m))
+		require.NoError(t, lease.Extend(t.Context(), time.Hour), "so that it is not passed on")
+		next := background(t, m)
+		answer := make(chan struct{})
+		f.set(func() {
+			f.after = func(_ context.Context, cmd driver.Command) error {
+				if mutexFamily.release.runs(cmd) {
+					<-answer
+				}
+				return nil
+			}
+		})
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- lease.Unlock(t.Context()) }()
+		synctest.Wait()
+		require.False(t, f.Exists("k"))
+		_, err := m.TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrLocked)
+		close(answer)
+		require.NoError(t, <-unlocked)
+		assert.NotNil(t, granted(next))
+	})
+}
+
 // What cannot be asked is not said.
 func TestTryLockBesideALineThatIsRefusedSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
@@ -953,9 +981,9 @@ func TestLinesOfOneRecordEndInAnyOrder(t *testing.T) {
 				lines[i] = ln
 			}
 			for _, i := range order {
-				assert.True(t, c.lines.led(mutexes[i]))
+				assert.True(t, c.lines.waited(mutexes[i]))
 				lines[i].resign(nil)
-				assert.False(t, c.lines.led(mutexes[i]))
+				assert.False(t, c.lines.waited(mutexes[i]))
 			}
 			assert.Empty(t, c.lines.byRecord)
 		}

@@ -220,7 +220,7 @@ func (m *Mutex) lockAs(ctx context.Context, owner Owner, wait bool) (*Lease, err
 			return m.lockUncrowded(ctx, owner)
 		}
 		defer m.client.crowd.leave()
-	} else if m.linesUp && m.client.lines.led(m) {
+	} else if m.linesUp && m.client.lines.waited(m) {
 		return nil, m.stoodInLineFor(ctx)
 	}
 	a, err := m.begin(ctx, owner)
