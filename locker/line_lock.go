@@ -58,7 +58,7 @@ func (m *Mutex) standInLine(ctx context.Context, begun time.Time, again bool) (*
 	if err != nil {
 		return nil, nil, err
 	}
-	lease, err := m.lead(ctx, ln, begun, false)
+	lease, err := m.lead(ctx, ln, begun, again)
 	return nil, lease, err
 }
 

@@ -233,6 +233,25 @@ func TestObserverIsToldTheRoute(t *testing.T) {
 	})
 }
 
+// Whoever was passed a lease that was lost before it had a token had somebody in the way, however it has the lock then.
+func TestObserverIsToldTheRouteAfterALeaseThatWasPassedOnInVain(t *testing.T) {
+	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+		m := c.Mutex("k", Fenced())
+		first := granted(background(t, m))
+		f.set(func() { f.before = refusesScript(turnScript, driver.NotSent(errors.New("no route"))) })
+		next := background(t, m)
+		require.NoError(t, first.Unlock(t.Context()))
+		require.Nil(t, granted(next))
+		_, err := f.client(t).ForceRelease(t.Context(), "k")
+		require.NoError(t, err)
+		f.heal()
+		time.Sleep(time.Second)
+		require.NotNil(t, granted(next))
+		require.Len(t, s.locks, 2)
+		assert.Equal(t, Queued, s.locks[1].Route)
+	})
+}
+
 func TestObserverIsToldOfChangesAndDetachment(t *testing.T) {
 	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
 		reading, err := c.Mutex("k", ForReading()).Lock(t.Context())
