@@ -23,7 +23,7 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err e
 			return "", err
 		}
 		if id, ok, err := l.detach(); ok || err != nil {
-			if l.tenure.client.observers != nil {
+			if ok && l.tenure.client.observers != nil { // else whatever has ended the lease tells
 				l.tellEnd(nil, true, false)
 			}
 			return id, err

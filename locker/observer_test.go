@@ -499,6 +499,21 @@ func TestObserverIsToldByTheUnlockThatReleases(t *testing.T) {
 	})
 }
 
+// An Unlock that comes before Detach has told of the detachment, as of who gives a lease up when its context ends, leaves
+// it to tell.
+func TestObserverIsToldOfADetachmentBesideAnUnlock(t *testing.T) {
+	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+		lease := must(t, c.Mutex("k"))
+		_, detached, err := lease.detach()
+		require.NoError(t, err)
+		require.True(t, detached)
+		require.ErrorIs(t, lease.Unlock(t.Context()), ErrReleased)
+		lease.tellEnd(nil, true, false)
+		require.Len(t, s.holds, 1)
+		assert.Equal(t, "detached", s.holds[0].Outcome())
+	})
+}
+
 func TestObserverIsToldOfHealing(t *testing.T) {
 	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
 		_, err := f.client(t).Mutex("k", NoRenewal()).Lock(t.Context())

@@ -39,7 +39,7 @@ const (
 // background.
 func (l *Lease) Unlock(ctx context.Context) error {
 	passed, inVain, err := l.unlock(ctx)
-	if l.tenure.client.observers != nil && !inVain {
+	if l.tenure.client.observers != nil && !inVain && err != ErrReleased { // else Detach tells
 		l.tellEnd(err, false, passed)
 	}
 	if err == ErrAbsent || err == ErrTaken {
