@@ -108,7 +108,7 @@ func (a *attempt) consider(ctx context.Context, err error) error {
 	}
 	if !errors.Is(err, ErrLocked) {
 		err = a.explain(ctx, err)
-		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !a.client.deployment.contacted() {
+		if _, ended := errors.AsType[*WaitError](err); ended || !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !a.client.deployment.contacted() {
 			return err
 		}
 	}

@@ -344,6 +344,47 @@ func TestRenewalsOfTheHolderUseNoAttemptsUp(t *testing.T) {
 	})
 }
 
+// Nor are the looks of who waits for a server to be there again.
+func TestLooksInAnOutageUseNoAttemptsUp(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		mustPair(t, c.Mutex("first"))
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { return driver.NotSent(errors.New("no route")) }
+		})
+		begun := time.Now()
+		_, err := c.Mutex("k", Retry(Attempts(3, Constant(3*time.Second)))).Lock(t.Context())
+		require.ErrorIs(t, err, ErrUnavailable)
+		assert.Equal(t, 6*time.Second, time.Since(begun).Truncate(time.Second))
+	})
+}
+
+// Close tells who waits in an outage once what has ended the wait, and what was in its way.
+func TestWaitInAnOutageIsEndedOnceByClose(t *testing.T) {
+	for name, opts := range map[string][]Option{"in line": nil, "alone": {Retry(Constant(time.Second))}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				c := f.client(t)
+				mustPair(t, c.Mutex("first"))
+				f.set(func() {
+					f.before = func(context.Context, driver.Command) error { return driver.NotSent(errors.New("no route")) }
+				})
+				ended := lockEnds(t.Context(), c.Mutex("k", opts...))
+				synctest.Wait()
+				f.hang()
+				time.Sleep(2 * pollInterval) // it asks
+				require.ErrorIs(t, c.Close(), ErrUnknown)
+				wait, ok := errors.AsType[*WaitError](<-ended)
+				require.True(t, ok)
+				assert.ErrorIs(t, wait.Cause, ErrClosed)
+				assert.ErrorIs(t, wait.Reason, ErrUnavailable)
+				_, again := errors.AsType[*WaitError](wait.Reason)
+				assert.False(t, again, "%v", wait)
+			})
+		})
+	}
+}
+
 func TestManyLeasesNeedFewGoroutinesAndAreAllRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)
