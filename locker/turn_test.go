@@ -76,6 +76,55 @@ func TestPassingEndsBesideAServerThatHangs(t *testing.T) {
 	})
 }
 
+// Nor does it where others are known to wait, and more tokens are asked for.
+func TestPassingEndsBesideARequestForTokensThatHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Fenced())
+		// The server's clock stands behind the last token, so that each answer is of a few.
+		require.NoError(t, f.Set(m.keys.fence, Token(time.Now().Add(time.Hour).UnixMicro()).String()))
+		lease := granted(background(t, m))
+		theirs := background(t, f.client(t).Mutex("k", Fenced()))
+		_, lease = passAlong(t, m, lease, 1)
+		require.True(t, lease.tenure.turn.others)
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if turnScript.runs(cmd) {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}
+		})
+		_, lease = passAlong(t, m, lease, fewTokens+1)
+		require.NotNil(t, lease.tenure.turn.asking)
+		time.Sleep(turnTime)
+		passes, _ := passAlong(t, m, lease, 1)
+		assert.Zero(t, passes)
+		other := granted(theirs)
+		require.NotNil(t, other)
+		require.NoError(t, other.Unlock(t.Context()))
+		synctest.Wait()
+	})
+}
+
+// Nor does it where the server cannot be asked.
+func TestPassingEndsWhereNobodyTellsWhetherOthersWait(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		lease := granted(background(t, m))
+		theirs := background(t, f.client(t).Mutex("k"))
+		f.set(func() { f.before = refusesScript(turnScript, driver.NotSent(errors.New("no route"))) })
+		passes, lease := passAlong(t, m, lease, 1)
+		require.Equal(t, 1, passes)
+		time.Sleep(turnTime)
+		passes, _ = passAlong(t, m, lease, 1)
+		assert.Zero(t, passes)
+		other := granted(theirs)
+		require.NotNil(t, other)
+		require.NoError(t, other.Unlock(t.Context()))
+		synctest.Wait()
+	})
+}
+
 // Where others wait already, who is next of this client has its place behind them as soon as the turn is over,
 // and not when the answer would be out of date that nobody waits.
 func TestPlaceOfWhoIsNextBehindOthersIsTakenWhenTheTurnIsOver(t *testing.T) {
