@@ -203,6 +203,23 @@ func TestQuorumNodeWithoutTheDetachedLeaseIsNotAskedAgain(t *testing.T) {
 	})
 }
 
+// Unlock after Detach leaves the lease where it is.
+func TestQuorumUnlockAfterDetachReleasesNothing(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		m := nodes.client(t, QuorumConfig{}).Mutex("k")
+		lease := must(t, m)
+		everywhere()
+		id, err := lease.Detach(t.Context(), 20*time.Second)
+		require.NoError(t, err)
+		require.ErrorIs(t, lease.Unlock(t.Context()), ErrReleased)
+		everywhere()
+		assert.Equal(t, 3, nodes.holding("k"))
+		_, err = m.Attach(t.Context(), id)
+		assert.NoError(t, err)
+	})
+}
+
 // Readers of a quorum have no token, however they came by the lease: that of the last writer would not be known to be
 // the last one.
 func TestQuorumReaderThatTakesALeaseUpHasNoToken(t *testing.T) {

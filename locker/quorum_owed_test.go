@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,6 +227,34 @@ func TestQuorumNodeWhoseAnswerWasLostBeforeDetachGivesTheLeaseToItsTaker(t *test
 		require.NoError(t, taken.Unlock(t.Context()))
 		synctest.Wait()
 		assert.Zero(t, nodes.holding("k"))
+	})
+}
+
+// So it has from all nodes where none has answered the first request for the lock, which was had by another one.
+func TestQuorumLeaseThatWasHadByTheSecondRequestIsTakenUp(t *testing.T) {
+	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+		for _, f := range nodes {
+			var lost atomic.Bool
+			f.set(func() {
+				f.after = func(_ context.Context, cmd driver.Command) error {
+					if isAcquire(cmd) && lost.CompareAndSwap(false, true) {
+						return errLostReply
+					}
+					return nil
+				}
+			})
+		}
+		lease := must(t, m)
+		everywhere()
+		require.True(t, lease.tenure.mayArrive())
+		id, err := lease.Detach(t.Context(), 20*time.Second)
+		require.NoError(t, err)
+		everywhere()
+		taken, err := m.Attach(t.Context(), id)
+		require.NoError(t, err)
+		everywhere()
+		assert.Equal(t, 3, nodes.have(taken, "k"))
+		require.NoError(t, taken.Unlock(t.Context()))
 	})
 }
 

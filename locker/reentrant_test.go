@@ -270,6 +270,43 @@ func TestDetachOfASharedHold(t *testing.T) {
 	})
 }
 
+// A lease of several is held as before where Detach cannot even begin. Nothing is left of calls that have ended.
+func TestDetachOfASharedHoldUnderAContextThatHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Reentrant(), As(NewOwner()))
+		outer, inner := must(t, m), must(t, m)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := inner.Detach(ended, time.Minute)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.True(t, inner.Valid())
+		_, err = inner.Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		assert.Zero(t, m.client.calls)
+		require.NoError(t, outer.Unlock(t.Context()))
+		_, err = outer.Detach(t.Context(), time.Minute)
+		assert.ErrorIs(t, err, ErrReleased)
+	})
+}
+
+// So it is where the server does not answer.
+func TestDetachOfASharedHoldInAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Reentrant(), As(NewOwner()))
+		outer, inner := must(t, m), must(t, m)
+		f.hang()
+		_, err := inner.Detach(within(t, time.Second), time.Minute)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, ErrUnavailable)
+		f.heal()
+		assert.True(t, inner.Valid())
+		require.NoError(t, inner.Unlock(t.Context()))
+		require.NoError(t, outer.Unlock(t.Context()))
+		synctest.Wait()
+		assert.False(t, f.Exists("k"))
+	})
+}
+
 // Whoever re-enters the lock meanwhile has a hold that stays, and not the one that is detached.
 func TestReentryWhileAHoldIsDetached(t *testing.T) {
 	for name, shared := range map[string]bool{"alone": false, "shared": true} {
