@@ -289,6 +289,23 @@ func TestCloseNamesWhatAnUnlockLeavesThatItBreaksOff(t *testing.T) {
 	})
 }
 
+// A lock that the server has given by a request that heeds no end, whose answer comes when Close has waited for as long
+// as it does, is had by nobody. It is named.
+func TestCloseNamesALockThatIsGivenTooLate(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		f.set(func() {
+			f.after = func(context.Context, driver.Command) error { time.Sleep(closeTime + time.Second/2); return nil }
+		})
+		ended := lockEnds(t.Context(), c.Mutex("k"))
+		synctest.Wait()
+		err := c.Close()
+		assert.ErrorIs(t, err, ErrUnknown)
+		assert.ErrorContains(t, err, `"k"`)
+		assert.ErrorIs(t, <-ended, ErrClosed)
+	})
+}
+
 // A lease may be unlocked when its client is closed, as by a deferred call: that waits for nothing but the server.
 func TestUnlockAfterClose(t *testing.T) {
 	for _, hangs := range []bool{false, true} {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 func TestWriterWhoReadsTooStaysAloneWhenOthersEnd(t *testing.T) {
@@ -104,5 +106,29 @@ func TestUpgradeEndsWithTheLeaseItIsMadeFrom(t *testing.T) {
 		_, err = lease.Upgrade(t.Context())
 		assert.ErrorIs(t, err, ErrLost)
 		assert.Less(t, time.Since(begun), 4*time.Second)
+	})
+}
+
+// Whoever asks whether the reading lease is there still is a call in progress, which Close waits for.
+func TestCloseWaitsForAnUpgradeThatIsConfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, _ := f.sides(t)
+		reading := must(t, read)
+		const confirms = time.Second
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if holdFamily.renew.runs(cmd) {
+					time.Sleep(confirms)
+				}
+				return nil
+			}
+		})
+		upgraded := make(chan struct{})
+		go func() { defer close(upgraded); _, _ = reading.Upgrade(t.Context()) }()
+		synctest.Wait()
+		begun := time.Now()
+		require.NoError(t, read.client.Close())
+		assert.Equal(t, confirms, time.Since(begun))
+		<-upgraded
 	})
 }
