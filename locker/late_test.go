@@ -305,6 +305,22 @@ func TestLeaseThatIsAskedForAgainLastsAsLongAtTheServer(t *testing.T) {
 	}
 }
 
+// A lock whose answer comes when its lease is over, by a driver that heeds no end, is asked for again.
+func TestLockWhoseAnswerComesWhenItsLeaseIsOverIsAskedForAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", TTL(time.Second))
+		f.set(func() {
+			f.after = func(_ context.Context, cmd driver.Command) error {
+				if isSet(cmd) {
+					time.Sleep(2 * time.Second)
+				}
+				return nil
+			}
+		})
+		assert.True(t, must(t, m).Valid())
+	})
+}
+
 // Nor may one that arrives after an outage, in which the server could not be told that the id is over
 // before everything taken under it had lapsed.
 func TestLateRequestAfterAnOutage(t *testing.T) {

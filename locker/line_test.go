@@ -189,6 +189,7 @@ func TestPassedLeaseWaitsForItsToken(t *testing.T) {
 		require.NotNil(t, heir)
 		assert.Greater(t, heir.Token(), lease.Token())
 		assert.Same(t, lease.tenure, heir.tenure)
+		assert.Zero(t, m.client.calls, "none is in progress any more")
 	})
 }
 
@@ -282,6 +283,24 @@ func TestCancelledWhileItsTokenIsAskedForGivesTheLockOn(t *testing.T) {
 		synctest.Wait()
 		assert.False(t, f.Exists("k"))
 		assert.Zero(t, m.client.crowd.calls.Load(), "counted as waiting")
+	})
+}
+
+// A server that hangs keeps nobody who gives up then.
+func TestCancelledWhileItsTokenIsAskedForWaitsForNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Fenced())
+		lease := granted(background(t, m))
+		f.hang()
+		ended := lockEnds(within(t, time.Second), m)
+		synctest.Wait()
+		begun := time.Now()
+		require.NoError(t, lease.Unlock(t.Context()))
+		assert.ErrorIs(t, <-ended, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(begun))
+		f.heal()
+		time.Sleep(errandPause)
+		assert.False(t, f.Exists("k"))
 	})
 }
 

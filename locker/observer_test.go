@@ -233,6 +233,20 @@ func TestObserverIsToldTheRoute(t *testing.T) {
 	})
 }
 
+// Whoever stood in line had somebody in the way, also where it finds the lock free at the server then.
+func TestObserverIsToldTheRouteOfWhoLeadsAfterTheHolder(t *testing.T) {
+	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+		m := c.Mutex("k")
+		first := granted(background(t, m))
+		require.NoError(t, first.Extend(t.Context(), time.Hour), "so that it is not passed on")
+		next := background(t, m)
+		require.NoError(t, first.Unlock(t.Context()))
+		require.NotNil(t, granted(next))
+		require.Len(t, s.locks, 2)
+		assert.Equal(t, Queued, s.locks[1].Route)
+	})
+}
+
 // Whoever was passed a lease that was lost before it had a token had somebody in the way, however it has the lock then.
 func TestObserverIsToldTheRouteAfterALeaseThatWasPassedOnInVain(t *testing.T) {
 	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {

@@ -187,6 +187,24 @@ func TestALineTellsWhatWasHeardUntilTheServerIsAskedAgain(t *testing.T) {
 	})
 }
 
+// Nor does it tell what another line has heard, of another lock.
+func TestALineTellsNothingOfAnotherLock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		must(t, f.client(t).Mutex("held"))
+		c := f.client(t)
+		_, err := c.Mutex("held").Lock(within(t, requestTime))
+		require.ErrorIs(t, err, ErrLocked)
+		require.Empty(t, c.lines.byRecord)
+		f.hang()
+		leader := lockEnds(within(t, time.Second), c.Mutex("k"))
+		synctest.Wait()
+		_, err = c.Mutex("k").Lock(within(t, requestTime))
+		assertUnanswered(t, err, "in line")
+		<-leader
+		f.heal()
+	})
+}
+
 // A lock that this client holds is held, whatever the server says.
 func TestALockHeldByTheOwnClientIsLockedInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
