@@ -85,6 +85,22 @@ func TestLinesAreForgotten(t *testing.T) {
 	})
 }
 
+// A lease that is not renewed is good for its own TTL, and so is not that of another which is passed along.
+func TestLeaseThatIsNotRenewedIsNotPassedOn(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t, TTL(10*time.Second))
+		for _, opts := range [][]Option{nil, {NoRenewal()}} {
+			first := granted(background(t, c.Mutex("k", opts...)))
+			next := background(t, c.Mutex("k", NoRenewal()))
+			require.NoError(t, first.Unlock(t.Context()))
+			lease := granted(next)
+			require.NotNil(t, lease)
+			assert.Equal(t, time.Now().Add(10*time.Second-margin(10*time.Second)), lease.Deadline())
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	})
+}
+
 func TestTokensGrowAlongTheLine(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		a, b := f.client(t).Mutex("k", Fenced()), f.client(t).Mutex("k", Fenced())
