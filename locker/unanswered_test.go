@@ -205,6 +205,31 @@ func TestALineTellsNothingOfAnotherLock(t *testing.T) {
 	})
 }
 
+// Nor who had the lock in its client, once that has given it up, and nobody answers who wants it next.
+func TestALineTellsNothingOfAHolderWhoHasGivenTheLockUp(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		lease := granted(background(t, m))
+		require.NoError(t, lease.Extend(t.Context(), time.Hour), "so that it is not passed on")
+		leader := lockEnds(within(t, 2*time.Second), m)
+		synctest.Wait()
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if !mutexFamily.release.runs(cmd) {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}
+		})
+		require.NoError(t, lease.Unlock(t.Context()))
+		time.Sleep(requestTime)
+		_, err := m.Lock(within(t, requestTime))
+		assertUnanswered(t, err, "in line")
+		<-leader
+		f.heal()
+	})
+}
+
 // A lock that this client holds is held, whatever the server says.
 func TestALockHeldByTheOwnClientIsLockedInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
