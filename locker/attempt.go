@@ -338,7 +338,7 @@ func (a *attempt) endRound(ctx context.Context) {
 // the lease is over already.
 func (a *attempt) take(g grant) (*Lease, bool) {
 	g.remember = a.remember()
-	if a.client.quorum != nil && a.queued {
+	if a.queued {
 		g.reservation = a.slot.reservation
 	}
 	g.may = a.taken.may

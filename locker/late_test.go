@@ -127,6 +127,32 @@ func TestRequestThatIsExecutedTwiceTakesNothing(t *testing.T) {
 	}
 }
 
+// The look of a waiter that arrives when its lease has run out gives it a place in the queue once
+// more. That ends with the lease, or nobody would be granted the lock there.
+func TestLateLookOfALeaseThatWasGivenUp(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}, "writing": {ForWriting()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				holder := must(t, f.client(t).Mutex("k", opts...))
+				got := background(t, f.client(t).Mutex("k", append(opts, TTL(10*time.Second))...))
+				arrive := delayFirst(f)
+				time.Sleep(time.Second) // it looks
+				require.NoError(t, holder.Unlock(t.Context()))
+				l := granted(got)
+				require.NotNil(t, l)
+				f.Del("k")
+				<-l.Context().Done()
+				other := must(t, f.client(t).Mutex("k", opts...))
+				arrive(t)
+				assert.ErrorIs(t, l.Unlock(t.Context()), ErrAbsent)
+				synctest.Wait()
+				require.NoError(t, other.Unlock(t.Context()))
+				assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
+			})
+		})
+	}
+}
+
 func TestLateRequestOfADetachedLease(t *testing.T) {
 	for name, opts := range map[string][]Option{"fenced": {Fenced()}, "reentrant": {Reentrant()}} {
 		take := func(t *testing.T, f *fakeDeployment) (m *Mutex, l *Lease) {

@@ -261,10 +261,10 @@ func renewCall(m *Mutex, id string, ttl time.Duration, fenced bool, agreed Token
 }
 
 // releaseCall ends a lease. Its id is remembered for so long, where a request that
-// takes the lock under it may still arrive. reservation is where it waited for a quorum,
-// or "": the nodes that have not given the lock still know it.
+// takes the lock under it may still arrive. reservation is where it waited, or "": it may stand
+// there still, or again.
 func (s *store) releaseCall(m *Mutex, id, reservation string, remember time.Duration) call {
-	args := []string{id, s.deployment.trusted(), millis(remember)}
+	args := append(make([]string, 0, 4), id, s.deployment.trusted(), millis(remember))
 	if reservation != "" {
 		args = append(args, reservation)
 	}

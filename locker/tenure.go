@@ -24,7 +24,8 @@ type tenure struct {
 	mode   mode
 	// remember is for how long the server has to know that the id is over.
 	remember time.Duration
-	// reservation is where it waited for a quorum, until it is released; "" if it did not.
+	// reservation is where it waited, until it is released; "" if it did not. A request that arrives
+	// late may have given it a place once more, as may nodes of a quorum that have not given the lock.
 	reservation string
 	rest        *rest // the nodes of a quorum that were not asked, or nil
 	line        *line // along which it may be passed on; nil if it may not
@@ -70,7 +71,7 @@ type grant struct {
 	// remember is for how long the server has to know, after the end, that the id is
 	// over: a request that takes the lock may still be on its way.
 	remember    time.Duration
-	reservation string  // of one who waited for a quorum
+	reservation string  // of one who waited
 	rest        *rest   // of its nodes; nil if all were asked
 	may         nodeSet // of them may have given it
 }
