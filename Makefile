@@ -148,7 +148,7 @@ mutants: ## the suites find every bug that is put into drivers and locks, and co
 	@cd conformance && GOWORK=off go test -vet=off -shuffle=on -run '^($(call naming,conformance,withoutRaceDetector))$$' .
 	@cd internal/robustness && GOWORK=off go test -vet=off -shuffle=on -run Seeded ./check
 
-model: ## check the model of fencing on a quorum (needs spin and a C compiler)
+model: ## check the models of the queue and of fencing on a quorum (needs spin and a C compiler)
 	@docs/models/run
 
 fmt: ## format
