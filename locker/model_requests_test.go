@@ -89,24 +89,20 @@ func (m *model) lost(c *claim) finding {
 	return isAbsent
 }
 
-func (m *model) release(c *claim, remember time.Duration) modelReply {
-	return m.letGo(c, remember)
-}
-
 func (m *model) giveUp(c *claim, remember time.Duration, queued bool) modelReply {
-	if queued {
-		m.leave(c.name)
-	}
-	reply := m.letGo(c, remember)
+	reply := m.release(c, remember, queued)
 	if c.mode == modeMutex {
 		reply.finding = isDone
 	}
 	return reply
 }
 
-func (m *model) letGo(c *claim, remember time.Duration) modelReply {
+func (m *model) release(c *claim, remember time.Duration, queued bool) modelReply {
 	if remember > 0 {
 		m.over[c.name] = true
+	}
+	if queued {
+		m.leave(c.name)
 	}
 	mutex := c.mode == modeMutex
 	h := m.hold(c.name)

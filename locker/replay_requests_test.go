@@ -43,7 +43,7 @@ func (r *replay) expect(s *sending) modelReply {
 		return r.model.renew(c, s.ttl)
 	case end:
 		if s.release {
-			return r.model.release(c, s.remember)
+			return r.model.release(c, s.remember, s.queued)
 		}
 		return r.model.giveUp(c, s.remember, s.queued)
 	case attach:
@@ -105,12 +105,15 @@ func (r *replay) call(s *sending, req *request) call {
 		return renewCall(m, c.id(), s.ttl, s.fenced, 0)
 	case s.verb == unattach:
 		return unattachCall(req, c.from.id(), false)
-	case s.release:
-		return r.client.store.releaseCall(m, c.id(), "", s.remember)
-	case s.queued:
-		return r.client.store.giveUpCall(req, c.reservation(), s.remember)
 	}
-	return r.client.store.giveUpCall(req, "", s.remember)
+	reservation := ""
+	if s.queued {
+		reservation = c.reservation()
+	}
+	if s.release {
+		return r.client.store.releaseCall(m, c.id(), reservation, s.remember)
+	}
+	return r.client.store.giveUpCall(req, reservation, s.remember)
 }
 
 func (r *replay) request(c *claim) *request {
