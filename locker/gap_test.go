@@ -82,6 +82,34 @@ func TestDowngradeOfALeaseThatOthersHaveNowTellsOfTheLoss(t *testing.T) {
 	}
 }
 
+// Where only the release finds that out, what was taken is given up, which does not keep the caller longer
+// than its ctx says.
+func TestDowngradeOfALeaseThatWasLostEndsWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		writing := must(t, f.client(t).Mutex("k", ForWriting(), TTL(time.Minute)))
+		f.Del("k")
+		f.set(func() {
+			f.after = func(_ context.Context, cmd driver.Command) error {
+				if holdFamily.release.runs(cmd) {
+					f.hang()
+				}
+				return nil
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		_, err := writing.Downgrade(ctx)
+		assert.Equal(t, time.Second, time.Since(begun))
+		lost, ok := errors.AsType[*LostError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, ErrAbsent, lost.Reason, "the server has said so")
+		f.heal()
+		time.Sleep(20 * time.Second) // it is given up in the background
+		must(t, f.client(t).Mutex("k", ForWriting()))
+	})
+}
+
 // The same is so of a lease that was re-entered, and is to be detached by itself.
 func TestDetachOfALeaseThatOthersHaveNowTellsOfTheLoss(t *testing.T) {
 	for name, opts := range map[string][]Option{"reentrant": {Reentrant()}, "writer": {ForWriting()}, "reader": {ForReading()}} {
@@ -125,6 +153,31 @@ func TestDowngradeThatOutlivesItsLeaseTellsOfTheLoss(t *testing.T) {
 		_, err := writing.Downgrade(t.Context())
 		assert.ErrorIs(t, err, ErrLost)
 		assert.False(t, writing.Valid())
+	})
+}
+
+// So it is where the reading lease is had after all: it has been taken behind a gap.
+func TestDowngradeThatIsHadAfterItsLeaseHasRunOutTellsOfTheLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		const ttl = time.Second
+		writing := must(t, f.client(t).Mutex("k", ForWriting(), TTL(ttl)))
+		lapse := time.Now().Add(ttl)
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				switch {
+				case holdFamily.renew.runs(cmd):
+					return errLostReply
+				case isAcquire(cmd):
+					time.Sleep(time.Until(lapse) + time.Millisecond)
+				}
+				return nil
+			}
+		})
+		time.Sleep(ttl / 2)
+		_, err := writing.Downgrade(t.Context())
+		assert.ErrorIs(t, err, ErrLost)
+		synctest.Wait()
+		assert.False(t, f.Exists("k"), "what was taken is given up")
 	})
 }
 

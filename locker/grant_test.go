@@ -67,6 +67,15 @@ func TestGrantIsForNoLongerThanThePlace(t *testing.T) {
 	})
 }
 
+// Nor is it for longer than the TTL, which is all that the server arms, where the place would have been kept for longer.
+func TestGrantIsForNoLongerThanTheTTL(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		const ttl = 2 * time.Second
+		lease := lateGrant(t, f, f.client(t).Mutex("k", TTL(ttl)))
+		assert.LessOrEqual(t, time.Until(lease.Deadline()), f.pttl(t, "k")-margin(ttl))
+	})
+}
+
 // A request of the waiter that was not answered leaves it the place that it had, and it is told of the grant to that.
 func TestGrantAfterARequestThatWasNotAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {

@@ -125,6 +125,36 @@ func TestPassingEndsWhereNobodyTellsWhetherOthersWait(t *testing.T) {
 	})
 }
 
+// Who was passed the lock without a token is not kept from it by a request that nobody ever answers: that has
+// its time, and then there is another.
+func TestTokensAreAskedForAgainWhereARequestHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Fenced())
+		lease := granted(background(t, m))
+		hung := false
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if turnScript.runs(cmd) && !hung {
+					hung = true
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}
+		})
+		next := background(t, m)
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.Nil(t, granted(next))
+		require.True(t, hung)
+		time.Sleep(m.attempt() + time.Second)
+		heir := granted(next)
+		require.NotNil(t, heir)
+		assert.Same(t, lease.tenure, heir.tenure)
+		assert.Greater(t, heir.Token(), lease.Token())
+		require.NoError(t, heir.Unlock(t.Context()))
+		synctest.Wait()
+	})
+}
+
 // Where others wait already, who is next of this client has its place behind them as soon as the turn is over,
 // and not when the answer would be out of date that nobody waits.
 func TestPlaceOfWhoIsNextBehindOthersIsTakenWhenTheTurnIsOver(t *testing.T) {

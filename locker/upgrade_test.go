@@ -132,3 +132,28 @@ func TestCloseWaitsForAnUpgradeThatIsConfirmed(t *testing.T) {
 		<-upgraded
 	})
 }
+
+// A lease that is over keeps nobody out for a moment, by what it cannot have.
+func TestChangeOfALeaseThatIsOverAsksNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		from   Option
+		change func(*Lease, context.Context) (*Lease, error)
+	}{
+		"upgrade":        {ForReading(), (*Lease).Upgrade},
+		"try to upgrade": {ForReading(), (*Lease).TryUpgrade},
+		"downgrade":      {ForWriting(), (*Lease).Downgrade},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				lease := must(t, f.client(t).Mutex("k", test.from))
+				require.NoError(t, lease.Unlock(t.Context()))
+				synctest.Wait()
+				f.reset()
+				_, err := test.change(lease, t.Context())
+				assert.ErrorIs(t, err, ErrReleased)
+				synctest.Wait()
+				assert.Empty(t, f.commands())
+			})
+		})
+	}
+}
