@@ -164,7 +164,7 @@ func TestDoReportsALossThatShowsAtTheEnd(t *testing.T) {
 	})
 }
 
-// Of a server that refuses the release, be it for now or for good, nobody is told that the lock is free; but
+// Of a server that refuses the release, be it for a while or for good, nobody is told that the lock is free; but
 // work has run, and who does again what an unavailable server has prevented must be able to tell.
 func TestDoWhoseReleaseIsRefusedTellsThatWorkHasRun(t *testing.T) {
 	for reply, want := range map[string]error{

@@ -34,6 +34,16 @@ func refusesScript(s *script, err error) func(context.Context, driver.Command) e
 	}
 }
 
+// swallows makes a server that does not answer the script.
+func swallows(s *script) func(context.Context, driver.Command) error {
+	return func(ctx context.Context, cmd driver.Command) error {
+		if s.runs(cmd) {
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	}
+}
+
 func TestLockPassesAlongTheLine(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		m := f.client(t).Mutex("k")

@@ -30,6 +30,17 @@ func passAlong(t *testing.T, m *Mutex, lease *Lease, most int) (passes int, last
 	return passes, lease
 }
 
+// passingEnds checks that lease is not passed along, but goes to the others who wait.
+func passingEnds(t *testing.T, m *Mutex, lease *Lease, theirs <-chan *Lease) {
+	t.Helper()
+	passes, _ := passAlong(t, m, lease, 1)
+	assert.Zero(t, passes)
+	other := granted(theirs)
+	require.NotNil(t, other)
+	require.NoError(t, other.Unlock(t.Context()))
+	synctest.Wait()
+}
+
 // A turn is over after so many passes, too, however little time they take.
 func TestTurnOfShortHoldsIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
@@ -53,26 +64,14 @@ func TestPassingEndsBesideAServerThatHangs(t *testing.T) {
 		m := f.client(t).Mutex("k", TTL(ttl))
 		lease := granted(background(t, m))
 		theirs := background(t, f.client(t).Mutex("k"))
-		f.set(func() {
-			f.before = func(ctx context.Context, cmd driver.Command) error {
-				if turnScript.runs(cmd) {
-					<-ctx.Done()
-				}
-				return ctx.Err()
-			}
-		})
+		f.set(func() { f.before = swallows(turnScript) })
 		passes, lease := passAlong(t, m, lease, 1)
 		require.Equal(t, 1, passes)
 		time.Sleep(ttl/10 - time.Millisecond)
 		passes, lease = passAlong(t, m, lease, 1)
 		require.Equal(t, 1, passes)
 		time.Sleep(time.Millisecond)
-		passes, _ = passAlong(t, m, lease, 1)
-		assert.Zero(t, passes)
-		other := granted(theirs)
-		require.NotNil(t, other)
-		require.NoError(t, other.Unlock(t.Context()))
-		synctest.Wait()
+		passingEnds(t, m, lease, theirs)
 	})
 }
 
@@ -86,23 +85,11 @@ func TestPassingEndsBesideARequestForTokensThatHangs(t *testing.T) {
 		theirs := background(t, f.client(t).Mutex("k", Fenced()))
 		_, lease = passAlong(t, m, lease, 1)
 		require.True(t, lease.tenure.turn.others)
-		f.set(func() {
-			f.before = func(ctx context.Context, cmd driver.Command) error {
-				if turnScript.runs(cmd) {
-					<-ctx.Done()
-				}
-				return ctx.Err()
-			}
-		})
+		f.set(func() { f.before = swallows(turnScript) })
 		_, lease = passAlong(t, m, lease, fewTokens+1)
 		require.NotNil(t, lease.tenure.turn.asking)
 		time.Sleep(turnTime)
-		passes, _ := passAlong(t, m, lease, 1)
-		assert.Zero(t, passes)
-		other := granted(theirs)
-		require.NotNil(t, other)
-		require.NoError(t, other.Unlock(t.Context()))
-		synctest.Wait()
+		passingEnds(t, m, lease, theirs)
 	})
 }
 
@@ -116,12 +103,7 @@ func TestPassingEndsWhereNobodyTellsWhetherOthersWait(t *testing.T) {
 		passes, lease := passAlong(t, m, lease, 1)
 		require.Equal(t, 1, passes)
 		time.Sleep(turnTime)
-		passes, _ = passAlong(t, m, lease, 1)
-		assert.Zero(t, passes)
-		other := granted(theirs)
-		require.NotNil(t, other)
-		require.NoError(t, other.Unlock(t.Context()))
-		synctest.Wait()
+		passingEnds(t, m, lease, theirs)
 	})
 }
 
