@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -126,11 +127,18 @@ func (c *conn) unconnected(ctx context.Context, err error) error {
 	err = answered(err)
 	about, ok := errors.AsType[*url.Error](err)
 	switch {
-	case ok && about.Op == "parse":
-		err = errors.New("the pool's Dial was given an invalid URL")
 	case driver.OutcomeOf(err) == driver.OutcomeReplied:
+	case ok && about.Op == "parse", quotesURL(err):
+		err = errors.New("the pool's Dial was given an invalid URL")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		err = fmt.Errorf("%w (%v)", os.ErrDeadlineExceeded, err)
 	}
 	return fmt.Errorf("redigo: no connection: %w", err)
+}
+
+// quotesURL reports whether redigo says in its own words what is wrong with a URL: that the // before the user is
+// missing, or that the number of a database is none. That may be the rest of a password with a slash.
+func quotesURL(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "invalid redis URL, url is opaque: ") || strings.Contains(text, "invalid database: ")
 }
