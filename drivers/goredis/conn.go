@@ -49,13 +49,25 @@ func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dia
 		c.crew.Close()
 		err := c.subs.Close()
 		if dialer != nil {
-			err = client.Close()
-			dialer.Close()  // last, as go-redis complains of connections that are closed
+			err = closeClient(mode, client, dialer)
 			c.nodes.close() // not for long, without connections
 		}
 		return err
 	})
 	return c
+}
+
+// closeClient closes dialer last, as go-redis complains of connections that are closed. With Sentinels it is
+// the first: who asks one that says nothing keeps a mutex that go-redis takes to close the client, until
+// the connection ends.
+func closeClient(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dialer) error {
+	defer dialer.Close()
+	if mode != driver.ModeSentinel {
+		return client.Close()
+	}
+	dialer.Close()
+	_ = client.Close() // complains
+	return nil
 }
 
 // ready returns an error if the Conn is closed or ctx has ended.
