@@ -40,10 +40,10 @@
 // what go-redis has not begun to write by then is not sent any more; client-side
 // caching is bypassed. All other use of the client stays as it was.
 //
-// In a Cluster, a call that was not answered has the nodes asked who serves which slots, twice
-// a second at most: a master that is dead or hangs sends nobody to its successor, and go-redis,
-// which would find that by sending the command again, looks by itself once a minute only
-// (ClusterStateReloadInterval, which may stay as it is).
+// In a Cluster, a call that was not answered, or by CLUSTERDOWN, LOADING, BUSY or READONLY, has the nodes
+// asked who serves which slots, twice a second at most: a master that is dead, hangs or was started again sends
+// nobody to its successor, and go-redis, which would find that by sending the command again, looks by itself
+// once a minute only (ClusterStateReloadInterval, which may stay as it is).
 //
 // This takes a goroutine for the time of a call, which is kept for the next one:
 // about 2 µs on a round trip of 10 µs over the loopback interface.

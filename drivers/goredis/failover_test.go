@@ -84,6 +84,15 @@ func TestClusterFindsTheNewMaster(t *testing.T) {
 		"cut off from the others": func(master *wire.Wire) {
 			master.On(wire.Match{Name: "SET", Times: -1}, wire.Answer("-CLUSTERDOWN The cluster is down\r\n"))
 		},
+		"started again, and loading": func(master *wire.Wire) {
+			master.On(wire.Match{Name: "SET", Times: -1}, wire.Answer("-LOADING Redis is loading the dataset in memory\r\n"))
+		},
+		"busy with a script": func(master *wire.Wire) {
+			master.On(wire.Match{Name: "SET", Times: -1}, wire.Answer("-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n"))
+		},
+		"a replica that sends nobody to its master": func(master *wire.Wire) { // of servers that are no Cluster
+			master.On(wire.Match{Name: "SET", Times: -1}, wire.Answer("-READONLY You can't write against a read only replica.\r\n"))
+		},
 	} {
 		for way, connect := range map[string]func(*testing.T, *fakeCluster) driver.Conn{
 			"open": func(t *testing.T, c *fakeCluster) driver.Conn {

@@ -106,7 +106,7 @@ func (c *conn) commandFailure(ctx context.Context, e *exchange, rc *command, err
 // that arises.
 func (c *conn) failure(ctx context.Context, err error) error {
 	if reply, ok := serverError(err); ok {
-		if reply.Code == "CLUSTERDOWN" { // of this node, which may be cut off from the others
+		if unserving[reply.Code] {
 			c.nodes.ask(c.life)
 		}
 		return reply
@@ -128,6 +128,11 @@ func (c *conn) failure(ctx context.Context, err error) error {
 	}
 	return unknown
 }
+
+// unserving are the codes of a node in whose place the others may have put another one, to which it sends nobody:
+// it is cut off from them, loads its data since it was started again, or is busy with a script. A replica does
+// send; but not where a ClusterClient is made of servers that are no Cluster, as by NewFailoverClusterClient.
+var unserving = map[string]bool{"CLUSTERDOWN": true, "LOADING": true, "BUSY": true, "READONLY": true}
 
 // unknownFailure lets err also match the end of the Conn or ctx that brought it
 // about. It is no reply: in a Cluster, another node may be the master by now.
