@@ -128,6 +128,11 @@
 // as a renewal does, after a fortieth to a twentieth of the TTL (a second at most).
 // Let the ConnMaxIdleTime of such a client be shorter than what a proxy cuts after.
 //
+// Where a StreamingCredentialsProvider brings credentials while a connection is still told of those before, go-redis 9.23
+// may use it for a call and for AUTH at once: the call gets no reply, or, which was not seen yet, that to AUTH. Credentials
+// that change minutes apart do not bring that about, nor does a CredentialsProviderContext, with a ConnMaxLifetime
+// that is shorter than they are good for.
+//
 // A double is in its shortest form (3.14) where a wrapped client speaks RESP3, and what the
 // server makes of it (3.1400000000000001) with RESP2. No script of package locker replies so.
 //

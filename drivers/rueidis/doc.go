@@ -92,8 +92,8 @@
 //
 // # A node that was removed from a Cluster
 //
-// From Redis 8 on rueidis asks the nodes of a Cluster for CLUSTER SHARDS, and believes
-// who answers first. One that was removed from the Cluster, and goes on, answers that it is
+// From Redis 8 on, and with ClusterOption.PreferClusterShards from 7 on, rueidis asks the nodes of
+// a Cluster for CLUSTER SHARDS, and believes who answers first. One that was removed from the Cluster, and goes on, answers that it is
 // a Cluster of one shard without slots. If its address was given to rueidis, which asks it for
 // ever, calls fail now and then, or always if no other address was given, until the
 // program is started with others. With AlwaysRESP2 rueidis does not know the server's
