@@ -107,6 +107,9 @@
 // and pool size from the DSN, and with Sentinel a ConnMaxLifetime of ten seconds.
 // go-redis logs dials that fail; redis.SetLogger changes that.
 //
+// What a server says that does not take a connection, as it is in protected mode or has too many clients, is told of the
+// client that Open makes. Of a wrapped one it is a connection that broke: go-redis takes it for the reply to HELLO, and goes on.
+//
 // # Limits of go-redis
 //
 // go-redis cannot read an array with an error reply in it that it has a type for

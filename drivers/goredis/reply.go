@@ -119,6 +119,9 @@ func (c *conn) failure(ctx context.Context, err error) error {
 	case nothing:
 		return driver.NotSent(fmt.Errorf("goredis: no Sentinel knows the master's name: %w", err))
 	}
+	if away, ok := errors.AsType[*turnedAway](err); ok {
+		return driver.NotSent(fmt.Errorf("goredis: no connection: %w", away.reply))
+	}
 	if errors.Is(err, redis.ErrClosed) {
 		return driver.NotSent(fmt.Errorf("goredis: %w: %w", driver.ErrClosed, err))
 	}

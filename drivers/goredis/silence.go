@@ -78,6 +78,7 @@ type watched struct {
 	late     *time.Timer  // of that reply
 	heard    atomic.Int64 // when it last brought something
 	doubtful atomic.Bool  // it has brought nothing since its host is in doubt
+	turned   error        // the server does not take it
 }
 
 var _ syscall.Conn = (*watched)(nil)
@@ -115,6 +116,12 @@ func (c *watched) Read(p []byte) (int, error) {
 		defer c.late.Stop()
 	}
 	n, err := c.Conn.Read(p)
+	if !c.shakenBy.IsZero() && c.turned == nil {
+		c.turned = turnsAway(p[:n])
+	}
+	if c.turned != nil {
+		return 0, c.turned // each time: who looks for pushes of RESP3 keeps the first error to himself
+	}
 	switch {
 	case n > 0:
 		c.heard.Store(c.hosts.now())
