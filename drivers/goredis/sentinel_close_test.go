@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/locker/driver"
 )
 
@@ -15,31 +17,63 @@ import (
 // as connecting may take.
 func TestCloseDoesNotWaitForASentinelThatSaysNothing(t *testing.T) {
 	dialed := make(chan net.Conn, 8)
-	conn := open(t, driver.Config{
-		Mode: driver.ModeSentinel, Addrs: []string{"127.0.0.1:26379"}, Master: "m",
-		DialTimeout: time.Hour, Timeout: time.Hour,
-		Dial: func(context.Context, string, string) (net.Conn, error) {
-			ours, sentinels := net.Pipe()
-			dialed <- sentinels
-			return ours, nil
-		},
-	})
-	returned := make(chan error)
+	conn := open(t, sentinelThatHangs(func(context.Context, string, string) (net.Conn, error) {
+		ours, sentinels := net.Pipe()
+		dialed <- sentinels
+		return ours, nil
+	}))
+	called := make(chan error, 1)
 	go func() {
 		_, err := conn.Do(context.WithoutCancel(t.Context()), on("SET", "k", "v"))
-		returned <- err
+		called <- err
 	}()
 	sentinel := <-dialed
-	t.Cleanup(func() { sentinel.Close() }) // before open waits for Close
-	go func() { returned <- conn.Close() }()
-	for range 2 {
-		select {
-		case err := <-returned:
-			if err != nil {
-				assert.ErrorIs(t, err, driver.ErrClosed)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatal("Close waits for the Sentinel")
-		}
+	closesAtOnce(t, conn, func() { _ = sentinel.Close() })
+	assert.ErrorIs(t, <-called, driver.ErrClosed)
+}
+
+// So does who listens to it, and connects again.
+func TestCloseDoesNotWaitForASentinelThatIsDialed(t *testing.T) {
+	servers := newFakeCluster(t)
+	sentinel := servers.lines["127.0.0.1:3"]
+	sentinel.On(wire.Match{Name: "SENTINEL", Arg: "get-master-addr-by-name", Times: -1},
+		wire.Answer("*2\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n"))
+	sentinel.On(wire.Match{Name: "SENTINEL", Times: -1}, wire.Answer("*0\r\n"))
+	dialed := make(chan struct{}, 100)
+	conn := open(t, sentinelThatHangs(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dialed <- struct{}{}
+		return servers.Dial(ctx, network, addr)
+	}))
+	do(t, conn, "SET", "k", "v")
+	for range 3 { // to ask, to listen, and to the master
+		<-dialed
+	}
+	require.Empty(t, dialed, "the test is at fault: somebody dials")
+	sentinel.HangDials()
+	defer sentinel.ResumeDials()
+	sentinel.KillAll()
+	<-dialed
+	closesAtOnce(t, conn, sentinel.ResumeDials)
+}
+
+// sentinelThatHangs is a Config whose timeouts are longer than any test.
+func sentinelThatHangs(dial driver.DialFunc) driver.Config {
+	return driver.Config{
+		Mode: driver.ModeSentinel, Addrs: []string{"127.0.0.1:3"}, Master: "m",
+		DialTimeout: time.Hour, Timeout: time.Hour, Dial: dial,
+	}
+}
+
+// closesAtOnce fails the test if Close waits, until free ends that.
+func closesAtOnce(t *testing.T, conn driver.Conn, free func()) {
+	t.Helper()
+	closed := make(chan error, 1)
+	go func() { closed <- conn.Close() }()
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		free()
+		t.Fatal("Close waits for the Sentinel")
 	}
 }
