@@ -23,8 +23,8 @@ type call struct {
 	cmds    []driver.Command
 	results []driver.Result
 	heard   time.Time // when the first command was written, or the last reply read
-	demoted bool
-	known   bool // something may know of the call still
+	spent   bool      // the connection is not used again
+	known   bool      // something may know of the call still
 
 	silence *time.Timer // cuts the call when a reply takes too long; nil if ctx does so before
 
@@ -145,7 +145,7 @@ func (k *call) giveBack(rc redis.Conn) {
 	if k.silence != nil {
 		k.silence.Stop()
 	}
-	if k.demoted {
+	if k.spent {
 		sever(rc)
 	}
 	_ = rc.Close()
@@ -207,8 +207,10 @@ func (k *call) result(reply any, err error) (result driver.Result, broken bool) 
 	case refusal == nil:
 		return driver.Result{Err: k.lost(err)}, true
 	case refusal.Code == "READONLY": // have the new master found
-		k.demoted = true
+		k.spent = true
 		k.conn.distrust(time.Now())
+	case turnsAway(refusal):
+		k.spent = true
 	}
 	k.heard = time.Now()
 	if k.silence != nil {

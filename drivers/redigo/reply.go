@@ -3,6 +3,7 @@ package redigo
 import (
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -50,4 +51,10 @@ func answered(err error) error {
 		return driver.NewServerError(string(reply))
 	}
 	return err
+}
+
+// turnsAway reports whether a server says that it does not take the connection, and closes it: it is in protected
+// mode, or has too many clients.
+func turnsAway(refusal *driver.ServerError) bool {
+	return refusal.Code == "DENIED" || strings.HasPrefix(refusal.Message, "ERR max number of clients ")
 }
