@@ -450,6 +450,46 @@ func TestQuorumNodeThatIsAskedAgainAfterASuspensionGivesNoMore(t *testing.T) {
 	}, NoRenewal(), TTL(30*time.Second))
 }
 
+// What the machine slept has passed for the holder, too, whose context is to end although a node is asked again only
+// after that.
+func TestQuorumContextEndsInTimeWhereANodeRefusesAgainAfterASuspension(t *testing.T) {
+	eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, _ func()) {
+		machine, ctx := newLaptop(t, nodes[0]), lease.Context()
+		asked, goesOn := make(chan struct{}), make(chan struct{})
+		refusing.set(func() {
+			refusing.before = func(_ context.Context, cmd driver.Command) error {
+				if isAcquire(cmd) && cmd.Keys()[0] == "k" {
+					close(asked)
+					<-goesOn
+				}
+				return nil
+			}
+		})
+		r := lease.tenure.rest
+		r.mu.Lock()
+		r.again.at, r.again.tries = time.Now(), 4
+		r.mu.Unlock()
+		lease.tenure.replan()
+		<-asked
+		machine.suspend(40 * time.Second)
+		for _, f := range nodes[1:] {
+			f.FastForward(40 * time.Second)
+		}
+		<-must(t, lease.tenure.client.Mutex("other", NoRenewal(), TTL(MinTTL))).Context().Done() // the watchdog has looked at the clocks
+		refusing.heal()
+		close(goesOn)
+		synctest.Wait()
+		r.mu.Lock()
+		again := time.Until(r.again.at)
+		r.mu.Unlock()
+		left := 20*time.Second - margin(time.Minute)
+		require.Greater(t, again, left)
+		time.Sleep(left)
+		synctest.Wait()
+		assert.ErrorIs(t, context.Cause(ctx), ErrLost)
+	}, NoRenewal(), TTL(time.Minute))
+}
+
 // Who has waited for the lock waits no more, whatever node is asked again. A writer that seems to wait
 // keeps readers out, also when it has detached the lease and others have given it up.
 func TestQuorumHolderThatIsAskedForAgainDoesNotWait(t *testing.T) {
