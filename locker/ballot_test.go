@@ -353,6 +353,7 @@ func TestInspectVerdict(t *testing.T) {
 		{"nobody", votes(nothingAt, nothingAt, nothingAt), nil, 1},
 		{"a leftover", votes(mutexAt('a', 5000), nothingAt, nothingAt), nil, 1},
 		{"as long as a majority holds", votes(mutexAt('a', 5000), mutexAt('a', 3000), mutexAt('a', 4000)), map[string]int64{"": 4000}, 0},
+		{"months at one node only", votes(mutexAt('a', 3_000_000_000), mutexAt('a', 1000), mutexAt('a', 2000)), map[string]int64{"": 2000}, 0}, // more than an int may have
 		{"a majority and a leftover", votes(mutexAt('b', 9000), mutexAt('a', 3000), mutexAt('a', 4000)), map[string]int64{"": 3000}, 0},
 		{"a split vote", votes(mutexAt('a', 5000), mutexAt('b', 5000), mutexAt('c', 5000)), nil, 0},
 		{"one node is silent", votes(nil, mutexAt('a', 5000), mutexAt('a', 6000)), map[string]int64{"": 5000}, 0},

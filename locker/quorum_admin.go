@@ -159,7 +159,7 @@ func common(known []nodeHold, q quota) (record driver.Value, left int64) {
 		if old(holds) < q.least {
 			continue
 		}
-		slices.SortFunc(holds, func(a, b nodeHold) int { return int(b.left - a.left) })
+		slices.SortFunc(holds, func(a, b nodeHold) int { return cmp.Compare(b.left, a.left) })
 		h := holds[min(len(holds), q.most)-1]
 		if h.own {
 			return h.text, h.left

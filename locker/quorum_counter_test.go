@@ -66,7 +66,7 @@ func TestQuorumLastTokenOfAll(t *testing.T) {
 			require.NoError(t, f.Set(m.keys.fence, "9007199254740990"))
 		}
 		lease := must(t, m)
-		assert.EqualValues(t, 1<<53-1, lease.Token())
+		assert.EqualValues(t, Token(1<<53-1), lease.Token())
 		time.Sleep(10 * DefaultTTL)
 		assert.NoError(t, lease.Err())
 		require.NoError(t, lease.Unlock(t.Context()))
@@ -85,7 +85,7 @@ func TestQuorumAgreesOnTheLastTokenOfAll(t *testing.T) {
 			require.NoError(t, nodes[0].Set(m.keys.fence, "9007199254740990"))
 			nodes[2].down()
 			lease := must(t, m)
-			assert.EqualValues(t, 1<<53-1, lease.Token())
+			assert.EqualValues(t, Token(1<<53-1), lease.Token())
 			time.Sleep(10 * DefaultTTL)
 			assert.NoError(t, lease.Err())
 			require.NoError(t, lease.Unlock(t.Context()))
