@@ -115,7 +115,8 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.checkAt(now()); l.cause != nil {
+	now := now()
+	if t.checkAt(now); l.cause != nil {
 		return "", false, l.cause
 	}
 	if t.held.next != nil {
@@ -126,7 +127,8 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	t.released, t.outcome, l.detached = true, ErrReleased, true
 	t.client.dog.remove(&t.job)
 	t.vacate()
-	if t.mayArrive() && t.client.quorum == nil { // also when the detached lease has run out
+	// A request that takes the lock may arrive also when the detached lease has run out, and others have had the lock.
+	if t.client.quorum == nil && (t.mayArrive() || t.remember > t.term.leftAt(now)) {
 		over := native("SET", t.mutex.keys.over(t.id), "1", "NX", "PX", millis(t.remember))
 		t.errand(over, time.Now().Add(t.remember), false)
 	}

@@ -127,6 +127,48 @@ func TestRequestThatIsExecutedTwiceTakesNothing(t *testing.T) {
 	}
 }
 
+// So it is where the server itself has ended the lease in between, or it was left there and nobody took it up.
+func TestRequestThatIsExecutedTwiceTakesNothingOfALeaseThatHasRunOut(t *testing.T) {
+	for name, opts := range map[string][]Option{"fenced": {Fenced()}, "reentrant": {Reentrant()}, "reading": {ForReading()}, "writing": {ForWriting()}} {
+		take := func(t *testing.T, f *fakeDeployment) (l *Lease, again driver.Command) {
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					if isAcquire(cmd) {
+						again = driver.Command{Args: slices.Clone(cmd.Args)}
+					}
+					return nil
+				}
+			})
+			l = must(t, f.client(t).Mutex("k", append(opts, TTL(3*time.Second))...))
+			require.NotEmpty(t, again.Args)
+			return l, again
+		}
+		t.Run(name+", lost", func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				l, again := take(t, f)
+				f.Del("k")
+				<-l.Context().Done()
+				assert.ErrorIs(t, l.Unlock(t.Context()), ErrAbsent)
+				synctest.Wait()
+				f.do(t, again.Args...)
+				assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
+			})
+		})
+		t.Run(name+", left", func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				l, again := take(t, f)
+				id, err := l.Detach(t.Context(), time.Second)
+				require.NoError(t, err)
+				time.Sleep(4 * time.Second)
+				f.do(t, again.Args...)
+				assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
+				_, err = l.mutex.Attach(t.Context(), id)
+				assert.ErrorIs(t, err, ErrAbsent, "others may have had it since")
+			})
+		})
+	}
+}
+
 // The look of a waiter that arrives when its lease has run out gives it a place in the queue once
 // more. That ends with the lease, or nobody would be granted the lock there.
 func TestLateLookOfALeaseThatWasGivenUp(t *testing.T) {
@@ -302,6 +344,7 @@ func TestLeaseThatIsAskedForAgainLastsAsLongAtTheServer(t *testing.T) {
 						require.NoError(t, err)
 						detached, err = lease.Detach(t.Context(), ttl)
 						require.NoError(t, err)
+						synctest.Wait() // the server knows that its id is over
 					}
 					lost := false
 					f.set(func() {

@@ -108,13 +108,14 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 			defer t.mu.Unlock()
 			return false, false, t.outcome
 		case !t.releasing:
-			// A lease lost by the server's own word needs no request. On a quorum
+			// A lease lost by the server's own word needs no request, but that the server must not
+			// give it again to one that arrives late, or once more. On a quorum
 			// that was the word of most nodes, and others may still hold the lock for us.
 			if t.outcome != nil && !t.unsure && t.client.quorum == nil {
 				defer t.mu.Unlock()
 				t.released = true
-				if t.mayArrive() {
-					t.errand(t.releaseCall(), time.Now().Add(t.remember), true)
+				if t.remember > 0 {
+					t.errand(t.releaseCall(), time.Now().Add(t.remember), t.mayArrive())
 				}
 				return false, false, t.outcome
 			}
