@@ -236,6 +236,39 @@ func TestLateRequestOfADetachedLease(t *testing.T) {
 	}
 }
 
+// A request that takes a lease up arrives when its caller has given up, and the lease has been given back: it
+// is good for others still.
+func TestLateAttachThatWasGivenUp(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": nil, "reentrant": {Reentrant()}, "reading": {ForReading()}, "writing": {ForWriting(), Fenced()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				id, err := must(t, f.client(t).Mutex("k", opts...)).Detach(t.Context(), time.Minute)
+				require.NoError(t, err)
+				m := f.client(t).Mutex("k", opts...)
+				var late driver.Command
+				f.set(func() {
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if m.mode.family().attach.runs(cmd) {
+							late = driver.Command{Args: slices.Clone(cmd.Args)}
+							return errLostReply
+						}
+						return nil
+					}
+				})
+				_, err = m.Attach(t.Context(), id)
+				require.ErrorIs(t, err, ErrUnavailable)
+				synctest.Wait()
+				f.heal()
+				f.do(t, late.Args...)
+				lease, err := f.client(t).Mutex("k", opts...).Attach(t.Context(), id)
+				require.NoError(t, err)
+				require.NoError(t, lease.Unlock(t.Context()))
+				assert.False(t, f.Exists("k"))
+			})
+		})
+	}
+}
+
 // Requests of several detached leases go out together.
 func TestLateRequestsOfSeveralDetachedLeases(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {

@@ -120,6 +120,31 @@ func TestArrivalOrder(t *testing.T) {
 	})
 }
 
+// An owner that waits in several places, one behind the other, is granted all of them at once.
+func TestWhatAnOwnerWaitsForIsGrantedTogether(t *testing.T) {
+	for name, opts := range map[string][]Option{"reentrant": {Reentrant()}, "writing": {ForWriting()}, "writing and reading": {ForWriting()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				first := must(t, f.client(t).Mutex("k", opts...))
+				opts := append(opts, As(NamedOwner("both")))
+				also := opts
+				if name == "writing and reading" {
+					also = append(opts[1:], ForReading())
+				}
+				one, both := background(t, f.client(t).Mutex("k", opts...)), background(t, f.client(t).Mutex("k", also...))
+				begun := time.Now()
+				require.NoError(t, first.Unlock(t.Context()))
+				for _, got := range []<-chan *Lease{one, both} {
+					lease := granted(got)
+					require.NotNil(t, lease)
+					defer lease.Unlock(t.Context())
+				}
+				assert.Zero(t, time.Since(begun), "nobody had to poll")
+			})
+		})
+	}
+}
+
 func TestEveryReaderHasItsOwnDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		long, write := f.sides(t, TTL(30*time.Second), NoRenewal())

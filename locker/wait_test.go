@@ -532,6 +532,40 @@ func TestNewcomerHasALockWhoseOnlyWaiterIsPassedOver(t *testing.T) {
 	}
 }
 
+// A waiter whose messages nobody hears is passed over once, also if it looks in between, or it would be for as
+// long as others come.
+func TestWaiterThatNobodyHearsIsPassedOverOnce(t *testing.T) {
+	for _, kind := range []Option{Fenced(), Reentrant(), ForWriting()} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			c := f.client(t)
+			m := c.Mutex("k", kind)
+			held := must(t, m)
+			c.store.link.counts.Store(true)
+			deaf := &request{name: "k", keys: &m.keys, mode: m.mode, id: newID(), owner: "deaf", tail: "|", ttl: time.Minute, px: "60000"}
+			p := place{reservation: newID(), channel: "nobody's", life: time.Minute}
+			_, _, err := c.store.acquire(t.Context(), deaf, p)
+			require.ErrorIs(t, err, ErrLocked)
+			next := background(t, f.client(t).Mutex("k", kind))
+			require.NoError(t, held.Unlock(t.Context()))
+			held = granted(next)
+			require.NotNil(t, held)
+			_, _, err = c.store.acquire(t.Context(), deaf, p)
+			require.ErrorIs(t, err, ErrLocked)
+			ctx, cancel := context.WithCancel(t.Context())
+			go f.client(t).Mutex("k", kind).Lock(ctx)
+			synctest.Wait()
+			held.tenure.client.store.link.counts.Store(true)
+			require.NoError(t, held.Unlock(t.Context()))
+			status, err := c.Inspect(t.Context(), "k")
+			require.NoError(t, err)
+			require.Len(t, status.Holders, 1)
+			assert.Equal(t, fingerprint(deaf.id), status.Holders[0].leases, "it is its turn")
+			cancel()
+			synctest.Wait()
+		})
+	}
+}
+
 // A context of the application's own may end with an error that == panics on.
 type manyErrors []string
 
