@@ -129,8 +129,13 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	t.vacate()
 	// A request that takes the lock may arrive also when the detached lease has run out, and others have had the lock.
 	if t.client.quorum == nil && (t.mayArrive() || t.remember > t.term.leftAt(now)) {
-		over := native("SET", t.mutex.keys.over(t.id), "1", "NX", "PX", millis(t.remember))
-		t.errand(over, time.Now().Add(t.remember), false)
+		t.errand(t.voidCall(t.remember), time.Now().Add(t.remember), false)
 	}
 	return t.id, true, nil
+}
+
+// voidCall tells a server that no request under the id of t takes the lock any more, though the lease goes on: it is
+// detached. See remember in base.lua.
+func (t *tenure) voidCall(life time.Duration) call {
+	return native("SET", t.mutex.keys.over(t.id), "2", "NX", "PX", millis(life))
 }

@@ -69,7 +69,7 @@ func (r *rest) parting() call {
 	t := r.tenure
 	life := voidLife(t.mutex.ttl)
 	if r.detached {
-		return native("SET", t.mutex.keys.over(t.id), "2", "NX", "PX", millis(life)) // see remember in base.lua
+		return t.voidCall(life)
 	}
 	return t.client.store.releaseCall(t.mutex, t.id, t.reservation, life)
 }
