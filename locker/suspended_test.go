@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"sync"
 	"testing"
@@ -325,6 +326,106 @@ func TestMaxHoldIsNotedWithinASecondOfTheResume(t *testing.T) {
 		<-ctx.Done()
 		assert.ErrorIs(t, context.Cause(ctx), ErrMaxHold)
 		assert.LessOrEqual(t, time.Since(resumed), time.Second)
+	})
+}
+
+// What was armed before a suspension has lapsed in it. A release that is asked for after that, and not answered, has
+// released nothing; nor is it so much of the lease that is left to others.
+func TestUnlockUnansweredAfterTheLeaseWasOverInASuspensionIsNotSaidToHaveReleased(t *testing.T) {
+	lost := func(context.Context, driver.Command) error { return errLostReply }
+	t.Run("before it", func(t *testing.T) {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			machine, lease := newLaptop(t, f), must(t, f.client(t).Mutex("k"))
+			machine.suspend(2 * DefaultTTL)
+			f.set(func() { f.before = lost })
+			assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
+			f.heal()
+			assert.ErrorIs(t, lease.Unlock(t.Context()), ErrAbsent)
+		})
+	})
+	t.Run("while a renewal hangs", func(t *testing.T) {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			machine, lease := newLaptop(t, f), must(t, f.client(t).Mutex("k"))
+			f.set(func() {
+				f.before = func(ctx context.Context, _ driver.Command) error {
+					f.set(func() { f.before = lost })
+					machine.suspend(10 * DefaultTTL)
+					<-ctx.Done()
+					return errLostReply
+				}
+			})
+			<-lease.Context().Done()
+			assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
+			f.heal()
+			assert.ErrorIs(t, lease.Unlock(t.Context()), ErrAbsent)
+		})
+	})
+	for name, times := range map[string]int{"while it is tried": math.MaxInt, "between two tries": 1} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				machine, lease := newLaptop(t, f), must(t, f.client(t).Mutex("k"))
+				f.set(func() {
+					tries := 0
+					f.before = func(context.Context, driver.Command) error {
+						switch tries++; {
+						case tries == 1:
+							machine.suspend(2 * DefaultTTL)
+							return driver.NotSent(errors.New("no route"))
+						case tries-1 <= times:
+							return errLostReply
+						}
+						return nil
+					}
+				})
+				if err := lease.Unlock(t.Context()); times > 1 {
+					require.ErrorIs(t, err, ErrUnknown)
+					f.heal()
+				} else {
+					require.ErrorIs(t, err, ErrAbsent)
+				}
+				assert.ErrorIs(t, lease.Unlock(t.Context()), ErrAbsent)
+			})
+		})
+	}
+}
+
+// A renewal that was on its way in a suspension is executed after it, when the lease is over here, and not yet there.
+func TestUnlockAfterARenewalThatASuspensionHasHeldUp(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		machine, lease := newLaptop(t, f), must(t, f.client(t).Mutex("k", TTL(time.Hour)))
+		once := func(context.Context, driver.Command) error {
+			f.set(func() { f.after = nil })
+			return errLostReply
+		}
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error {
+				f.set(func() { f.before = nil })
+				machine.suspend(time.Until(lease.Deadline()) + margin(time.Hour)/2)
+				return nil
+			}
+			f.after = once
+		})
+		<-lease.Context().Done()
+		left := f.TTL("k")
+		require.Greater(t, left, time.Hour-time.Minute)
+		time.Sleep(left - time.Minute)
+		f.set(func() { f.after = once })
+		assert.NoError(t, lease.Unlock(t.Context()), "the first request has released it")
+	})
+}
+
+// Who waits for a lease of the same client is told how much of it the server has left.
+func TestWhatIsLeftToOthersAfterASuspension(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		machine, c := newLaptop(t, f), f.client(t)
+		m := c.Mutex("k", TTL(time.Hour))
+		require.NotNil(t, granted(background(t, m)))
+		machine.suspend(50 * time.Minute)
+		left := f.TTL("k")
+		_, err := m.Lock(within(t, time.Millisecond))
+		locked, ok := errors.AsType[*LockedError](err)
+		require.True(t, ok, err)
+		assert.InDelta(t, left, locked.Holder.Remaining, float64(10*time.Second))
 	})
 }
 

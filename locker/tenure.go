@@ -157,6 +157,7 @@ func (t *tenure) catchUp(now moment) (slept bool) {
 		return false
 	}
 	before := t.term
+	t.lapse = stampOf(t.lapseAt(now))
 	t.term = before.by(now)
 	if t.renewAt != 0 {
 		t.renewAt += stamp(before.asleep - t.term.asleep)
@@ -260,6 +261,20 @@ func (t term) later(other term) term {
 		return other
 	}
 	return t
+}
+
+// lapseAt is lapse as it stands at that moment. What is in flight may be executed only after the machine
+// was suspended, though not after the server has let go. It needs t.mu.
+func (t *tenure) lapseAt(now moment) time.Time {
+	lapse := t.lapse.time()
+	past := moment{lapse, t.term.asleep}.by(now).at
+	if t.renewing {
+		past = past.Add(t.asked)
+	}
+	if t.extending == 0 && past.Before(lapse) {
+		return past
+	}
+	return lapse
 }
 
 // mayArm notes that a request may arm ttl on the server until then. It needs t.mu.

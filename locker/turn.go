@@ -291,7 +291,8 @@ func (t *tenure) lockedSince(begun time.Time) error {
 	}
 	lease, left := fingerprint(t.id), time.Duration(0)
 	if !t.released {
-		left = max(t.lapse.sub(time.Now()), 0)
+		now := now()
+		left = max(t.lapseAt(now).Sub(now.at), 0)
 	}
 	return &LockedError{Name: t.mutex.name, by: lease, Holder: Holder{
 		Mode: t.mode.public(), Holds: 1, Token: t.token, Label: t.client.cfg.label, Metadata: t.mutex.cfg.metadata,

@@ -160,7 +160,7 @@ func (t *tenure) endRelease(outcome error, known bool) {
 	defer t.mu.Unlock()
 	if known {
 		t.released, t.outcome = true, outcome
-	} else if t.lapse.after(time.Now()) {
+	} else if now := now(); t.lapseAt(now).After(now.at) {
 		t.unsure = true // the errand may get it done
 	}
 	t.rest.settled()
@@ -175,7 +175,7 @@ func (t *tenure) endRelease(outcome error, known bool) {
 // in the background.
 func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, known bool) {
 	t.mu.Lock()
-	unsure, lapse, c := t.unsure, t.lapse.time(), t.releaseCall()
+	unsure, lapse, c := t.unsure, t.lapseAt(now()), t.releaseCall()
 	t.mu.Unlock()
 	defer func() { // also where the driver panics, and somebody recovers
 		if !known {
@@ -186,11 +186,14 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 	var last error // that tells something
 	became := driver.OutcomeOf(nil)
 	for n := 0; ctx.Err() == nil; n++ {
-		sent := time.Now()
-		if limit := sent.Add(releaseTime); n == 0 && limit.Before(end) {
+		sent := now()
+		t.mu.Lock()
+		lapse = t.lapseAt(sent)
+		t.mu.Unlock()
+		if limit := sent.at.Add(releaseTime); n == 0 && limit.Before(end) {
 			end = limit
 		}
-		left := end.Sub(sent)
+		left := end.Sub(sent.at)
 		if left <= 0 {
 			break
 		}
@@ -199,10 +202,10 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 			return outcome, true
 		}
 		// A request that found nothing because the lease had lapsed released nothing.
-		if became = driver.OutcomeOf(err); became == driver.OutcomeUnknown && sent.Before(lapse) {
+		if became = driver.OutcomeOf(err); became == driver.OutcomeUnknown && sent.at.Before(lapse) {
 			unsure = true
 		}
-		if last == nil || !cutShort(err, time.Since(sent), t.mutex.attempt()) {
+		if last == nil || !cutShort(err, time.Since(sent.at), t.mutex.attempt()) {
 			last = requestError(t.mutex.name, err)
 		}
 		pause := retryPause(t.mutex.ttl)
