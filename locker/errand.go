@@ -42,7 +42,7 @@ const (
 // errand begins e, unless the client is closed or has too many.
 func (c *Client) errand(e *errand) {
 	e.client, e.job.task = c, e
-	if !c.dog.count(e, 1) || !c.dog.add(&e.job, time.Now(), 0) {
+	if !c.dog.count(e, 1) || !c.dog.add(&e.job, now(), 0) {
 		e.done()
 		e.forgotten()
 	}
@@ -69,7 +69,7 @@ func (e *errand) due(now moment) need {
 		e.end()
 		return need{}
 	}
-	e.client.dog.move(&e.job, now.at.Add(time.Minute), 0)
+	e.client.dog.move(&e.job, now.add(time.Minute), 0)
 	if e.asked {
 		return need{} // its reply says how to go on
 	}
@@ -101,7 +101,7 @@ func (e *errand) reply(_, now moment, v driver.Value, err error) {
 	}
 	e.asked = false
 	e.tries++
-	e.client.dog.move(&e.job, next, 0)
+	e.client.dog.move(&e.job, moment{next, now.asleep}, 0)
 }
 
 // errandReply reads the reply of an errand, whose script says by a number that it is done. A
@@ -114,7 +114,7 @@ func errandReply(c call, v driver.Value, err error) error {
 }
 
 func (e *errand) end() {
-	e.client.dog.move(&e.job, time.Time{}, 0)
+	e.client.dog.move(&e.job, moment{}, 0)
 	e.client.dog.count(e, -1)
 	e.done()
 }

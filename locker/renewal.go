@@ -68,21 +68,22 @@ func (t *tenure) plan() {
 
 // next is when that is, zero once the tenure is over, and how much sooner it may be. It
 // needs t.mu.
-func (t *tenure) next() (at time.Time, early time.Duration) {
+func (t *tenure) next() (at moment, early time.Duration) {
 	if t.held == nil {
-		return time.Time{}, 0
+		return moment{}, 0
 	}
-	at = t.term.deadline
+	at = moment{t.term.deadline, t.term.asleep}
 	for l := t.held; l != nil; l = l.next {
-		if end := l.deadline(); end.Before(at) {
-			at = end
+		if end := l.deadline(); end.Before(at.at) {
+			at.at = end
 		}
 	}
-	if again := t.rest.nextAsking(); !again.IsZero() && again.Before(at) {
-		at = again
+	if again := t.rest.nextAsking(); !again.IsZero() && again.Before(at.at) {
+		at.at = again
 	}
-	if ttl := t.renewalTTL(); ttl > 0 && t.renewAt != 0 && t.renewAt.sub(at) < 0 {
-		return t.renewAt.time(), renewalSlack(ttl)
+	if ttl := t.renewalTTL(); ttl > 0 && t.renewAt != 0 && t.renewAt.sub(at.at) < 0 {
+		at.at = t.renewAt.time()
+		return at, renewalSlack(ttl)
 	}
 	return at, 0
 }

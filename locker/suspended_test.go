@@ -329,6 +329,42 @@ func TestMaxHoldIsNotedWithinASecondOfTheResume(t *testing.T) {
 	})
 }
 
+// Who gives the watchdog a time may have had no processor since it was right: the machine was suspended, and the watchdog
+// has found out.
+func TestContextEndsInTimeHoweverLateTheWatchdogIsTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts []Option
+		tell func(t *tenure, taken, answered moment)
+	}{
+		"of a lease":   {[]Option{NoRenewal()}, func(t *tenure, _, _ moment) { t.watch(false) }},
+		"of a renewal": {nil, func(t *tenure, taken, answered moment) { t.reply(taken, answered, int64(1), nil) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				machine, c := newLaptop(t, f), f.client(t)
+				must(t, c.Mutex("other", TTL(time.Hour))) // so that the watchdog looks at the clocks
+				m, taken := c.Mutex("k", append(test.opts, TTL(time.Minute))...), now()
+				lease := newLease(m, grant{id: newID(), sent: taken, ttl: m.ttl})
+				ctx, answered := lease.Context(), now()
+				if _, renews := lease.tenure.begin(answered, time.Second); renews {
+					lease.tenure.renewAt = 0
+					require.True(t, lease.tenure.watch(false))
+				}
+				f.set(func() {
+					f.before = func(context.Context, driver.Command) error { return driver.NotSent(errors.New("no route")) }
+				})
+				machine.suspend(40 * time.Second)
+				time.Sleep(time.Second)
+				require.NoError(t, ctx.Err())
+				test.tell(lease.tenure, taken, answered)
+				time.Sleep(19*time.Second - margin(time.Minute))
+				synctest.Wait()
+				assert.ErrorIs(t, context.Cause(ctx), ErrLost)
+			})
+		})
+	}
+}
+
 // What was armed before a suspension has lapsed in it. A release that is asked for after that, and not answered, has
 // released nothing; nor is it so much of the lease that is left to others.
 func TestUnlockUnansweredAfterTheLeaseWasOverInASuspensionIsNotSaidToHaveReleased(t *testing.T) {

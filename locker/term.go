@@ -34,6 +34,8 @@ func now() moment {
 	return moment{at: t, asleep: suspended.recent(t)}
 }
 
+func (m moment) add(d time.Duration) moment { return moment{m.at.Add(d), m.asleep} }
+
 // by is m as it stands at a later moment: what the machine has slept in between, of which the
 // monotonic clock knows nothing, has passed for the server.
 func (m moment) by(now moment) moment {

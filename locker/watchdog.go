@@ -70,7 +70,7 @@ func newWatchdog(d deployment) *watchdog {
 
 // add puts a job in, to be looked at for the first time at at, or early before it. It
 // returns false if the watchdog is closed.
-func (w *watchdog) add(j *job, at time.Time, early time.Duration) bool {
+func (w *watchdog) add(j *job, at moment, early time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -98,22 +98,23 @@ func (w *watchdog) end(j *job) {
 
 // move looks at the job at another time, or early before it, if others are looked at
 // then; a zero time ends it.
-func (w *watchdog) move(j *job, at time.Time, early time.Duration) {
+func (w *watchdog) move(j *job, at moment, early time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.put(j, at, early)
 }
 
-// put files j under its next time; a zero time ends it. It needs w.mu.
-func (w *watchdog) put(j *job, at time.Time, early time.Duration) {
+// put files j under its next time; a zero time ends it. Who gives the time may not know yet of a suspension after
+// which the epoch has moved, and would take it for a later one. It needs w.mu.
+func (w *watchdog) put(j *job, at moment, early time.Duration) {
 	switch {
 	case j.place == over:
 		return
-	case at.IsZero():
+	case at.at.IsZero():
 		w.end(j)
 		return
 	}
-	since := at.Sub(w.epoch.at)
+	since := at.by(w.epoch).at.Sub(w.epoch.at)
 	j.early = uint32(early.Microseconds())
 	w.jobs.put(j, since)
 	if since < w.alarm {
