@@ -12,8 +12,8 @@ import "time"
 type agenda struct {
 	heap    []entry // each has four below it
 	shelves [shelfCount]*job
-	shelved int // how many jobs are on shelves
-	opened  int // the last slot whose jobs are in the heap
+	shelved int   // how many jobs are on shelves
+	opened  int64 // the last slot whose jobs are in the heap
 }
 
 type entry struct {
@@ -33,7 +33,7 @@ const (
 	over    = -2 // outside for good
 )
 
-func slotOf(at time.Duration) int { return int(at / slotLength) }
+func slotOf(at time.Duration) int64 { return int64(at / slotLength) }
 
 func (a *agenda) len() int { return len(a.heap) + a.shelved }
 
@@ -91,7 +91,7 @@ func (a *agenda) first() *job {
 func (a *agenda) passed(now time.Duration) { a.opened = max(a.opened, slotOf(now)) }
 
 // open puts the jobs of the next slot into the heap.
-func (a *agenda) open(slot int) {
+func (a *agenda) open(slot int64) {
 	a.opened = slot
 	for j := a.shelves[slot%shelfCount]; j != nil; j = a.shelves[slot%shelfCount] {
 		a.unshelve(j)

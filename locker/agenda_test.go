@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -74,4 +75,22 @@ func TestAgendaOfOneSlotInHeapAndOnShelf(t *testing.T) {
 	a.put(sooner, slot+1)
 	require.EqualValues(t, onShelf, sooner.place)
 	require.Same(t, sooner, a.first())
+}
+
+// A client may be years old, with more slots behind it than an int counts on a machine of 32 bits.
+func TestAgendaInOrderAfterYears(t *testing.T) {
+	for back := range time.Duration(2 * shelfCount) {
+		var a agenda
+		passed := (math.MaxInt32 - back) * slotLength
+		a.passed(passed)
+		for _, slots := range []time.Duration{3 * shelfCount, 3, 1, 2} {
+			a.put(&job{}, passed+slots*slotLength)
+		}
+		for before := passed; a.len() > 0; {
+			first := a.first()
+			require.Greater(t, first.at, before)
+			before = first.at
+			a.remove(first)
+		}
+	}
 }
