@@ -113,6 +113,17 @@ func TestUnlockWaitsForAnExtend(t *testing.T) {
 	}
 }
 
+// That the lease is over comes before that ctx is.
+func TestExtendOfALeaseThatIsOverTellsThatFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k"))
+		require.NoError(t, lease.Unlock(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.Equal(t, lease.Err(), lease.Extend(ctx, time.Minute))
+	})
+}
+
 func TestWhatALeaseIsNotForIsInvalidAndAsksNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)

@@ -104,6 +104,7 @@ func TestDowngradeOfALeaseThatWasLostEndsWithItsContext(t *testing.T) {
 		lost, ok := errors.AsType[*LostError](err)
 		require.True(t, ok, "%v", err)
 		assert.Equal(t, ErrAbsent, lost.Reason, "the server has said so")
+		assert.ErrorIs(t, err, ErrUnknown, "what it has taken may be held still")
 		f.heal()
 		time.Sleep(20 * time.Second) // it is given up in the background
 		must(t, f.client(t).Mutex("k", ForWriting()))
@@ -402,6 +403,40 @@ func TestUpgradeInAnOutageAfterTheLockWasHad(t *testing.T) {
 	})
 }
 
+// Where the lease runs out meanwhile, that is what is told, and not what the requests came to.
+func TestChangeOfALeaseThatRunsOutBeforeItIsConfirmedTellsOfTheLoss(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts   []Option
+		change func(l *Lease) error
+	}{
+		"Upgrade":    {[]Option{ForReading()}, func(l *Lease) error { return failureOf(l.Upgrade(context.Background())) }},
+		"TryUpgrade": {[]Option{ForReading()}, func(l *Lease) error { return failureOf(l.TryUpgrade(context.Background())) }},
+		"Detach":     {[]Option{Reentrant(), As(NamedOwner("me"))}, detachForAMinute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", append(test.opts, TTL(time.Second))...)
+				lease := must(t, m)
+				if lease.Mode() == Exclusive {
+					must(t, m) // so that it is detached by itself
+				}
+				f.set(func() {
+					f.before = func(ctx context.Context, cmd driver.Command) error {
+						if !holdFamily.renew.runs(cmd) {
+							return nil
+						}
+						<-ctx.Done()
+						return ctx.Err()
+					}
+				})
+				err := test.change(lease)
+				assert.ErrorIs(t, err, ErrLost)
+				assert.Equal(t, lease.Err(), err)
+			})
+		})
+	}
+}
+
 // Nor may it be answered with a refusal, or when the client has been closed.
 func TestUpgradeThatCannotAskWhetherTheReaderIsThereHasNoLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
@@ -599,12 +634,15 @@ func TestChangeOfALeaseInAnOutageEndsWithItsContext(t *testing.T) {
 						return nil
 					}
 				})
-				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				why := errors.New("no time left")
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, why)
 				defer cancel()
 				begun := time.Now()
 				err := test.change(ctx, lease)
+				assert.ErrorIs(t, err, why)
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.ErrorIs(t, err, ErrUnavailable)
+				assert.NotContains(t, err.Error(), "and then", "what was taken is given up in the background")
 				assert.Equal(t, 3*time.Second, time.Since(begun))
 				assert.True(t, lease.Valid())
 				f.heal()
