@@ -62,23 +62,28 @@ func TestWaitForAHungServerTellsWhy(t *testing.T) {
 
 // What it waits for, and what it pauses, is in the time of an Unlock.
 func TestUnlockOfAHungServerTakesNoLongerThanItSays(t *testing.T) {
+	inFlight := func(l *Lease) {
+		l.tenure.mu.Lock()
+		at := l.tenure.renewAt.time()
+		l.tenure.mu.Unlock()
+		time.Sleep(time.Until(at) + time.Millisecond)
+	}
 	for name, prepare := range map[string]func(l *Lease){
-		"renewal in flight": func(l *Lease) {
-			l.tenure.mu.Lock()
-			at := l.tenure.renewAt.time()
-			l.tenure.mu.Unlock()
-			time.Sleep(time.Until(at) + time.Millisecond)
-		},
+		"renewal in flight": inFlight,
 		"another Unlock": func(l *Lease) {
 			go l.Unlock(context.Background())
 			synctest.Wait()
+		},
+		"another Unlock before, and a renewal in flight": func(l *Lease) {
+			inFlight(l)
+			go l.Unlock(context.Background())
+			time.Sleep(unlockTime / 5)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 5 { // the pauses are random
 				bubble(t, func(t *testing.T, f *fakeDeployment) {
-					lease, err := f.client(t).Mutex("k").Lock(t.Context())
-					require.NoError(t, err)
+					lease := must(t, f.client(t).Mutex("k", TTL(time.Minute), AttemptTimeout(10*unlockTime)))
 					f.hang()
 					prepare(lease)
 					begun := time.Now()
@@ -88,6 +93,29 @@ func TestUnlockOfAHungServerTakesNoLongerThanItSays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A renewal that hangs for longer leaves Unlock the time to release.
+func TestUnlockBesideARenewalThatHangsReleases(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k", TTL(time.Minute), AttemptTimeout(3*unlockTime)))
+		asked := make(chan struct{})
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if !mutexFamily.renew.runs(cmd) {
+					return nil
+				}
+				close(asked)
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		<-asked
+		begun := time.Now()
+		assert.NoError(t, lease.Unlock(t.Context()))
+		assert.Equal(t, DefaultAttemptTimeout, time.Since(begun))
+		assert.False(t, f.Exists("k"))
+	})
 }
 
 // Before Redis 7 a refusal stands in the middle of what a script replies.

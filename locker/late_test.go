@@ -474,6 +474,23 @@ func TestLateRequestAfterAnOutage(t *testing.T) {
 	}
 }
 
+// A lease that lasts for longer than the server has to know of its end is released for as long as it lasts.
+func TestReleaseOfALongLeaseThatWasAskedForTwiceGoesOnUntilItLapses(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		const ttl = 10 * time.Second
+		f.set(func() { f.after = once("EVALSHA", errLostReply) })
+		lease := must(t, f.client(t).Mutex("k", Fenced(), TTL(ttl)))
+		require.Equal(t, voidLife(ttl), lease.tenure.remember)
+		require.NoError(t, lease.Extend(t.Context(), time.Hour))
+		f.hang()
+		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
+		time.Sleep(2 * voidLife(ttl))
+		f.heal()
+		time.Sleep(errandPause + DefaultAttemptTimeout)
+		assert.False(t, f.Exists("k"))
+	})
+}
+
 // A request may have taken the lock, as its reply was lost, and cannot be made again: it is not said that nothing was sent.
 func TestTryWhoseRepetitionIsNotSentMayHaveBeenExecuted(t *testing.T) {
 	for name, opts := range map[string][]Option{"SET": nil, "script": {Fenced()}} {

@@ -274,3 +274,24 @@ func TestLeashThatIsAboutToEndIsOfNoMoreUse(t *testing.T) {
 		next.release(nil)
 	})
 }
+
+// The context of a request about a lease that was not answered ends with it: the driver may still wait for a reply.
+func TestContextOfARequestWithoutAnAnswerEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k"))
+		var requests []context.Context
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if requests = append(requests, ctx); len(requests)%2 == 1 {
+					return errLostReply
+				}
+				return nil
+			}
+		})
+		require.NoError(t, lease.Extend(t.Context(), time.Minute))
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.Len(t, requests, 4)
+		assert.Error(t, requests[0].Err())
+		assert.Error(t, requests[2].Err())
+	})
+}

@@ -422,6 +422,18 @@ func TestUnlockInTimeWhoseReplyIsLostIsNoLossHoweverLateTheNextAnswerIs(t *testi
 	}
 }
 
+// Between the end of the lease here and that at the server a release whose reply is lost has still released it.
+func TestUnlockInTheMarginWhoseReplyIsLostHasReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k", TTL(2*time.Second), NoRenewal()))
+		<-lease.Context().Done()
+		require.True(t, f.Exists("k"))
+		f.set(func() { f.after = once("EVALSHA", errLostReply) })
+		assert.NoError(t, lease.Unlock(t.Context()))
+		assert.False(t, f.Exists("k"))
+	})
+}
+
 // Once the lease may have run out, nobody knows whether it was released or lost.
 func TestUnlockUnansweredUntilTheLeaseIsOverIsNotSaidToHaveReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {

@@ -137,6 +137,27 @@ func TestTokensAreAskedForAgainWhereARequestHangs(t *testing.T) {
 	})
 }
 
+// Nor does it wait for one that is not made any more, as the client closes.
+func TestNobodyWaitsForATokenOfAClientThatCloses(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", Fenced())
+		lease := granted(background(t, m))
+		f.set(func() { f.before = refusesScript(turnScript, driver.NotSent(errors.New("no route"))) })
+		next := lockEnds(t.Context(), m)
+		synctest.Wait()
+		require.NoError(t, lease.Unlock(t.Context()))
+		synctest.Wait()
+		closing := func(is bool) {
+			m.client.mu.Lock()
+			defer m.client.mu.Unlock()
+			m.client.closing = is
+		}
+		closing(true) // as Close does, before it ends what waits, and what is held
+		assert.ErrorIs(t, <-next, ErrClosed)
+		closing(false)
+	})
+}
+
 // Where others wait already, who is next of this client has its place behind them as soon as the turn is over,
 // and not when the answer would be out of date that nobody waits.
 func TestPlaceOfWhoIsNextBehindOthersIsTakenWhenTheTurnIsOver(t *testing.T) {
