@@ -218,6 +218,16 @@ func TestQuorumContendersDoNotLivelock(t *testing.T) {
 }
 
 // A node that restarts empty takes no part until the longest lease has run out.
+// However often they have split the vote, they ask again soon.
+func TestQuorumContendersKeepApartForAMomentOnly(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		a := &attempt{client: nodes.client(t, QuorumConfig{}), splits: 100}
+		begun := time.Now()
+		require.NoError(t, a.backOff(t.Context()))
+		assert.Less(t, time.Since(begun), time.Second)
+	})
+}
+
 func TestQuorumQuarantine(t *testing.T) {
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 		nodes.established()

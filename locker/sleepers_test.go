@@ -52,6 +52,18 @@ func TestSleepersAreWokenAtTheirTimes(t *testing.T) {
 	})
 }
 
+// Who is told before its time is none of them any more.
+func TestWhoIsToldSleepsNoLonger(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c, held := f.client(t), must(t, f.client(t).Mutex("k"))
+		got := background(t, c.Mutex("k"))
+		require.Len(t, c.hub.sleepers, 1)
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NotNil(t, granted(got))
+		assert.Empty(t, c.hub.sleepers)
+	})
+}
+
 // Neither hides the other: the message may be a grant that is not good any more.
 func TestMessageMeetsTheEndOfTheSleep(t *testing.T) {
 	grant, look, hint, slept := wakeUp{seq: "7"}, wakeUp{look: true}, wakeUp{hint: true}, wakeUp{slept: true}

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -238,6 +239,44 @@ func TestCancelledWaiterLeavesTheQueueAndPassesTheGrantOn(t *testing.T) {
 		assert.ErrorIs(t, <-gaveUp, context.Canceled)
 		<-got
 		assert.Zero(t, time.Since(begun))
+	})
+}
+
+// A waiter whose policy has it sleep for long sees to its place meanwhile, which costs those behind it little once it
+// has died.
+func TestPlaceOfWhoSleepsForLongIsShort(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held, c := must(t, f.client(t).Mutex("k", TTL(100*time.Hour))), f.client(t)
+		lockEnds(t.Context(), c.Mutex("k", Retry(Constant(10*time.Hour))))
+		synctest.Wait()
+		a := &attempt{client: c, req: request{ttl: 100 * time.Hour}, slot: &slot{}}
+		p := a.place(time.Now().Add(10 * time.Hour))
+		require.NotEmpty(t, p.channel)
+		assert.Equal(t, 2*keepPlace+placeSlack, p.life)
+
+		f.reset()
+		time.Sleep(keepPlace)
+		synctest.Wait()
+		assert.Contains(t, f.commands(), "EVALSHA")
+		assert.Equal(t, 1, f.waiters(t, held.mutex))
+	})
+}
+
+// However many wait, each looks again while a grant of which it has not heard lasts, and sees to its place.
+func TestEachOfACrowdLooksInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &attempt{client: &Client{hub: idleHub(t)}}
+		for i := range 10000 {
+			m := &Mutex{}
+			m.keys.record = fmt.Sprint(i % 1000)
+			a.slot = a.client.hub.join(m, time.Now())
+		}
+		for ttl, want := range map[time.Duration]time.Duration{
+			time.Hour: keepPlace, 10 * time.Second: 5 * time.Second, pollInterval: pollInterval,
+		} {
+			a.req.ttl = ttl
+			assert.Equal(t, want, a.interval(), "with a TTL of %v", ttl)
+		}
 	})
 }
 
