@@ -162,6 +162,30 @@ func TestListTellsWhyItEnds(t *testing.T) {
 	})
 }
 
+// A Cluster that does not tell its masters is not taken for one server, at which only some of the locks are.
+func TestListOfAClusterThatDoesNotTellItsMastersFails(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c, err := New(sharded{f})
+		require.NoError(t, err)
+		defer c.Close()
+		must(t, c.Mutex("k"))
+		for reply, want := range map[string]error{
+			"NOPERM this user has no permissions to run the 'cluster|slots' command": ErrPermission,
+			"LOADING Redis is loading the dataset in memory":                         ErrUnavailable,
+		} {
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					if cmd.Name() == "CLUSTER" {
+						return driver.NewServerError(reply)
+					}
+					return nil
+				}
+			})
+			assert.ErrorIs(t, failure(t, t.Context(), c), want)
+		}
+	})
+}
+
 func TestListOnAQuorumGoesByTheMajority(t *testing.T) {
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 		nodes.established()

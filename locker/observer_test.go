@@ -405,6 +405,37 @@ func TestObserverIsToldOfRenewals(t *testing.T) {
 	})
 }
 
+// A renewal that is answered while Unlock waits for it is about no lease any more.
+func TestObserverIsToldOfNoRenewalAfterTheEnd(t *testing.T) {
+	for name, reply := range map[string]error{"answered": nil, "lost": errLostReply} {
+		t.Run(name, func(t *testing.T) {
+			observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+				lease := must(t, c.Mutex("k"))
+				asked, answer := make(chan struct{}), make(chan struct{})
+				f.set(func() {
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if !mutexFamily.renew.runs(cmd) {
+							return nil
+						}
+						close(asked)
+						<-answer
+						return reply
+					}
+				})
+				<-asked
+				unlocked := make(chan error, 1)
+				go func() { unlocked <- lease.Unlock(t.Context()) }()
+				synctest.Wait()
+				close(answer)
+				require.NoError(t, <-unlocked)
+				synctest.Wait()
+				assert.Empty(t, s.renewals)
+				assert.Len(t, s.holds, 1)
+			})
+		})
+	}
+}
+
 // How late a renewal is does not depend on what Extend has asked for beside it.
 func TestRenewalsBesideAnExtendAreNotLater(t *testing.T) {
 	const ttl = 10 * time.Second

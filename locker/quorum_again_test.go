@@ -376,9 +376,11 @@ func TestQuorumNodeIsNotAskedAgainForALeaseThatIsOver(t *testing.T) {
 	}
 	t.Run("deadline", func(t *testing.T) {
 		eachContended(t, func(t *testing.T, nodes fakeQuorum, refusing *fakeDeployment, lease *Lease, lose func()) {
+			ended := lease.Context()
 			time.Sleep(time.Until(lease.Deadline()))
 			lose()
 			synctest.Wait()
+			assert.Error(t, ended.Err(), "it does not wait until the node is to be asked again")
 			asks := refusing.acquires()
 			time.Sleep(5 * time.Minute)
 			assert.Zero(t, asks.Load())

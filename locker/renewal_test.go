@@ -278,7 +278,33 @@ func TestLostErrorSaysWhatTheServerSaid(t *testing.T) {
 		reply, ok := errors.AsType[*driver.ServerError](lease.Err())
 		require.True(t, ok, "%v", lease.Err())
 		assert.Equal(t, "NOPERM", reply.Code)
+		assert.ErrorIs(t, lease.Err(), ErrPermission)
 		f.heal()
+	})
+}
+
+// A renewal is not waited for any longer than other requests, however long the lease lasts still.
+func TestRenewalOfALongLeaseHasTheTimeOfOtherRequests(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		const ttl = time.Hour
+		must(t, f.client(t).Mutex("k", TTL(ttl)))
+		var asked []time.Time
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if !mutexFamily.renew.runs(cmd) {
+					return nil
+				}
+				if asked = append(asked, time.Now()); len(asked) > 1 {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		time.Sleep(ttl/3 + time.Minute)
+		synctest.Wait()
+		require.Len(t, asked, 2)
+		assert.LessOrEqual(t, asked[1].Sub(asked[0]), DefaultAttemptTimeout+time.Second)
 	})
 }
 
