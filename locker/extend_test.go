@@ -124,6 +124,25 @@ func TestExtendOfALeaseThatIsOverTellsThatFirst(t *testing.T) {
 	})
 }
 
+// Close waits for no Extend that has to ask again. What came of its requests is told all the same.
+func TestCloseEndsAnExtend(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lease := must(t, c.Mutex("k"))
+		f.set(func() { f.after = refusesScript(mutexFamily.renew, errLostReply) })
+		extended := make(chan error, 1)
+		go func() { extended <- lease.Extend(t.Context(), time.Minute) }()
+		synctest.Wait()
+		begun := time.Now()
+		require.NoError(t, c.Close())
+		assert.Zero(t, time.Since(begun))
+		err := <-extended
+		assert.ErrorIs(t, err, ErrClosed)
+		assert.ErrorIs(t, err, ErrUnknown)
+		assert.ErrorIs(t, err, errLostReply)
+	})
+}
+
 func TestWhatALeaseIsNotForIsInvalidAndAsksNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)

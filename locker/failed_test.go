@@ -86,6 +86,12 @@ func TestErrorsSayWhichCallHasFailed(t *testing.T) {
 		_, err = plain.Detach(t.Context(), time.Millisecond)
 		assert.ErrorIs(t, err, ErrInvalid)
 		assert.ErrorContains(t, err, "detach with a TTL of 1ms")
+
+		taken := must(t, c.Mutex("t"))
+		f.Del("k")
+		require.NoError(t, f.Set("t", "somebody"))
+		assert.EqualError(t, plain.Unlock(t.Context()), `locker: unlock "k": `+bare(ErrAbsent))
+		assert.EqualError(t, taken.Unlock(t.Context()), `locker: unlock "t": `+bare(ErrTaken))
 	})
 }
 

@@ -355,6 +355,31 @@ func TestQuorumsThatCannotBe(t *testing.T) {
 	})
 }
 
+// After LongestTTL a node that was restarted takes part again, which knows of no lease.
+func TestQuorumLeasesLastNoLongerThanLongestTTL(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		const longest = time.Minute
+		cfg := QuorumConfig{LongestTTL: longest}
+		c := nodes.client(t, cfg)
+		for _, opt := range []Option{TTL(longest + time.Millisecond), ReadTTL(longest + time.Millisecond)} {
+			assert.ErrorIs(t, failureOf(c.Mutex("long", opt).TryLock(t.Context())), ErrInvalid)
+			assert.ErrorIs(t, failureOf(NewQuorum([]driver.Connector{nodes[0], nodes[1], nodes[2]}, cfg, opt)), ErrInvalid)
+		}
+		lease := must(t, c.Mutex("k"))
+		for _, ttl := range []time.Duration{longest + time.Millisecond, MaxTTL} {
+			assert.ErrorIs(t, lease.Extend(t.Context(), ttl), ErrInvalid)
+			assert.ErrorIs(t, failureOf(lease.Detach(t.Context(), ttl)), ErrInvalid)
+		}
+		assert.True(t, lease.Valid())
+		for _, f := range nodes {
+			assert.LessOrEqual(t, f.TTL("k"), longest)
+		}
+		require.NoError(t, lease.Extend(t.Context(), longest))
+		require.NoError(t, failureOf(lease.Detach(t.Context(), longest)))
+	})
+}
+
 // What tells that a node has kept its data lives on while the node is used.
 // Where no lease may be as long as the default, that is the default.
 func TestQuorumsDefaultTTL(t *testing.T) {

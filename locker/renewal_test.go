@@ -343,3 +343,16 @@ func TestLossAfterARenewalDoesNotNameAnEarlierFailure(t *testing.T) {
 		assert.NoError(t, lost.LastErr)
 	})
 }
+
+// While a renewal is asked for nothing but the end of the lease is waited for. (A bubble's clock stands before the
+// process began, so that in one no time would be the latest of all.)
+func TestNoFurtherRenewalIsPlannedWhileOneIsAskedFor(t *testing.T) {
+	lease := must(t, newDeployment(t).client(t).Mutex("k"))
+	tenure := lease.tenure
+	tenure.mu.Lock()
+	tenure.renewAt = 0
+	at, _ := tenure.next()
+	tenure.mu.Unlock()
+	assert.Equal(t, lease.Deadline(), at.at)
+	assert.Zero(t, tenure.due(now()))
+}

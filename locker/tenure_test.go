@@ -181,6 +181,12 @@ func TestAnEndThatNobodyHasNoticedYet(t *testing.T) {
 		_, ok := reenter(c)
 		assert.False(t, ok)
 		assert.NoError(t, outer.Unlock(t.Context()))
+
+		outer = owned(t, c)
+		expire(outer)
+		assert.ErrorIs(t, outer.Extend(t.Context(), time.Hour), ErrMaxHold)
+		assert.LessOrEqual(t, f.TTL("k"), DefaultTTL, "others wait for no lease that is over")
+		assert.NoError(t, outer.Unlock(t.Context()))
 	})
 }
 
