@@ -184,6 +184,12 @@ func TestAnEndThatNobodyHasNoticedYet(t *testing.T) {
 
 		outer = owned(t, c)
 		expire(outer)
+		_, renews := outer.tenure.begin(now(), time.Second)
+		assert.False(t, renews)
+		assert.NoError(t, outer.Unlock(t.Context()))
+
+		outer = owned(t, c)
+		expire(outer)
 		assert.ErrorIs(t, outer.Extend(t.Context(), time.Hour), ErrMaxHold)
 		assert.LessOrEqual(t, f.TTL("k"), DefaultTTL, "others wait for no lease that is over")
 		assert.NoError(t, outer.Unlock(t.Context()))
