@@ -260,6 +260,7 @@ func (t *tenure) startExtension(l *Lease, ttl time.Duration) (over error) {
 func (t *tenure) endExtension() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.catchUp(now()) // while it may have been executed only after a suspension
 	t.extending--
 	t.landed()
 }

@@ -450,6 +450,31 @@ func TestUnlockAfterARenewalThatASuspensionHasHeldUp(t *testing.T) {
 	})
 }
 
+// So is an Extend.
+func TestUnlockAfterAnExtendThatASuspensionHasHeldUp(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		machine, lease := newLaptop(t, f), must(t, f.client(t).Mutex("k", NoRenewal(), TTL(time.Hour), AttemptTimeout(time.Second)))
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error {
+				f.set(func() { f.before = nil })
+				machine.suspend(time.Until(lease.Deadline()) - time.Minute)
+				return nil
+			}
+			f.after = func(ctx context.Context, _ driver.Command) error {
+				f.set(func() { f.after = once("EVALSHA", errLostReply) })
+				<-ctx.Done()
+				return errLostReply
+			}
+		})
+		ctx := within(t, time.Second)
+		require.ErrorIs(t, lease.Extend(ctx, time.Hour), ErrUnknown)
+		left := f.TTL("k")
+		require.Greater(t, left, time.Hour-time.Minute)
+		time.Sleep(left - time.Minute)
+		assert.NoError(t, lease.Unlock(t.Context()), "the first request has released it")
+	})
+}
+
 // Who waits for a lease of the same client is told how much of it the server has left.
 func TestWhatIsLeftToOthersAfterASuspension(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
