@@ -217,7 +217,6 @@ func TestQuorumContendersDoNotLivelock(t *testing.T) {
 	})
 }
 
-// A node that restarts empty takes no part until the longest lease has run out.
 // However often they have split the vote, they ask again soon.
 func TestQuorumContendersKeepApartForAMomentOnly(t *testing.T) {
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
@@ -228,6 +227,7 @@ func TestQuorumContendersKeepApartForAMomentOnly(t *testing.T) {
 	})
 }
 
+// A node that restarts empty takes no part until the longest lease has run out.
 func TestQuorumQuarantine(t *testing.T) {
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
 		nodes.established()
