@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -49,7 +50,7 @@ func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dia
 		c.crew.Close()
 		err := c.subs.Close()
 		if dialer != nil {
-			err = closeClient(mode, client, dialer)
+			err = closeClient(client, dialer)
 			c.nodes.close() // not for long, without connections
 		}
 		return err
@@ -57,17 +58,20 @@ func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dia
 	return c
 }
 
-// closeClient closes dialer last, as go-redis complains of connections that are closed. With Sentinels it is
-// the first: who asks one that says nothing keeps a mutex that go-redis takes to close the client, until
-// the connection ends.
-func closeClient(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dialer) error {
-	defer dialer.Close()
-	if mode != driver.ModeSentinel {
-		return client.Close()
-	}
+// closePatience is how long Close waits for a Sentinel that says nothing.
+const closePatience = 100 * time.Millisecond
+
+// closeClient closes dialer last, as go-redis complains of connections that are closed, and who listens to a
+// Sentinel would wait a moment to try again, and be left. But who asks a Sentinel that says nothing keeps a mutex
+// that go-redis takes to close the client, until the connection ends.
+func closeClient(client redis.UniversalClient, dialer *netdial.Dialer) error {
+	hung := time.AfterFunc(closePatience, dialer.Close)
+	err := client.Close()
 	dialer.Close()
-	_ = client.Close() // complains
-	return nil
+	if !hung.Stop() {
+		return nil // what it says is of connections that are closed
+	}
+	return err
 }
 
 // ready returns an error if the Conn is closed or ctx has ended.

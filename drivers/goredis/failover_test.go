@@ -42,6 +42,15 @@ func newFakeCluster(t *testing.T) *fakeCluster {
 	return c
 }
 
+// answersAsSentinel has the last of the servers answer as a Sentinel, for whom the first one is the master.
+func (c *fakeCluster) answersAsSentinel() *wire.Wire {
+	sentinel := c.lines["127.0.0.1:3"]
+	sentinel.On(wire.Match{Name: "SENTINEL", Arg: "get-master-addr-by-name", Times: -1},
+		wire.Answer("*2\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n"))
+	sentinel.On(wire.Match{Name: "SENTINEL", Times: -1}, wire.Answer("*0\r\n"))
+	return sentinel
+}
+
 // says has a node tell who the master is, and its replicas.
 func (c *fakeCluster) says(addr string, nodes ...string) {
 	if former := c.slots[addr]; former != nil {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/locker/driver"
 )
 
@@ -35,10 +35,7 @@ func TestCloseDoesNotWaitForASentinelThatSaysNothing(t *testing.T) {
 // So does who listens to it, and connects again.
 func TestCloseDoesNotWaitForASentinelThatIsDialed(t *testing.T) {
 	servers := newFakeCluster(t)
-	sentinel := servers.lines["127.0.0.1:3"]
-	sentinel.On(wire.Match{Name: "SENTINEL", Arg: "get-master-addr-by-name", Times: -1},
-		wire.Answer("*2\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n"))
-	sentinel.On(wire.Match{Name: "SENTINEL", Times: -1}, wire.Answer("*0\r\n"))
+	sentinel := servers.answersAsSentinel()
 	dialed := make(chan struct{}, 100)
 	conn := open(t, sentinelThatHangs(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		dialed <- struct{}{}
@@ -54,6 +51,21 @@ func TestCloseDoesNotWaitForASentinelThatIsDialed(t *testing.T) {
 	sentinel.KillAll()
 	<-dialed
 	closesAtOnce(t, conn, sentinel.ResumeDials)
+}
+
+// Nor does who listens to a Sentinel that is well outlive Close.
+func TestCloseWithSentinelsLeavesNobody(t *testing.T) {
+	for range 50 {
+		forgetTimers()
+		synctest.Test(t, func(t *testing.T) { // waits for whoever is there, and for no timer
+			servers := newFakeCluster(t)
+			servers.answersAsSentinel()
+			conn := open(t, driver.Config{Mode: driver.ModeSentinel, Addrs: []string{"127.0.0.1:3"}, Master: "m", Dial: servers.Dial})
+			do(t, conn, "SET", "k", "v")
+			synctest.Wait()
+			require.NoError(t, conn.Close())
+		})
+	}
 }
 
 // sentinelThatHangs is a Config whose timeouts are longer than any test.

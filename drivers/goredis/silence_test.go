@@ -84,10 +84,8 @@ func TestSilentlyDeadConnectionsCostOneCall(t *testing.T) {
 				forgetTimers()
 				synctest.Test(t, func(t *testing.T) {
 					servers := newFakeCluster(t)
-					sentinel, line := servers.lines["127.0.0.1:3"], servers.lines["127.0.0.1:1"]
-					sentinel.On(wire.Match{Name: "SENTINEL", Arg: "get-master-addr-by-name", Times: -1},
-						wire.Answer("*2\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n"))
-					sentinel.On(wire.Match{Name: "SENTINEL", Times: -1}, wire.Answer("*0\r\n"))
+					servers.answersAsSentinel()
+					line := servers.lines["127.0.0.1:1"]
 					cfg := cfg
 					cfg.Dial, cfg.PoolSize = servers.Dial, idle
 					conn := open(t, cfg)
