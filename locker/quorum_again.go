@@ -175,12 +175,10 @@ func (c call) arming(ttl time.Duration) call {
 	return c
 }
 
-// replan has the watchdog know of a time that has been settled. The watchdog may have found out since that the
-// machine was suspended, and would take a time from before that for a later one.
+// replan has the watchdog know of a time that has been settled.
 func (t *tenure) replan() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.catchUp(now())
 	if t.held != nil {
 		t.plan()
 	}
