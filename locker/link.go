@@ -291,7 +291,7 @@ func (l *link) misleads(ctx context.Context, conn driver.Conn) bool {
 	if l.misled.Load() {
 		return true
 	}
-	for _, ask := range []struct{ section, answer string }{{"server", "redis_mode:cluster"}, {"replication", "role:master"}} {
+	for _, ask := range []struct{ section, answer string }{{"server", "_mode:cluster"}, {"replication", "role:master"}} { // redis_mode, or server_mode of Valkey
 		info, _ := conn.Do(ctx, driver.Command{Args: []string{"INFO", ask.section}})
 		if text, _ := info.(string); !strings.Contains(text, ask.answer) {
 			return false

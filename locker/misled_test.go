@@ -16,6 +16,8 @@ func TestMovedByAServerThatIsNoMasterIsWaitedFor(t *testing.T) {
 		"redis_version:7.0.15\r\nredis_mode:standalone\r\nrole:master\r\n": ErrUnavailable, // a proxy hands it on
 		"redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:slave\r\n":     ErrUnavailable,
 		"redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:master\r\n":    ErrInvalid,
+		"redis_version:7.2.4\r\nserver_mode:standalone\r\nrole:master\r\n": ErrUnavailable, // as Valkey says it
+		"redis_version:7.2.4\r\nserver_mode:cluster\r\nrole:master\r\n":    ErrInvalid,
 	} {
 		bubble(t, func(t *testing.T, f *fakeDeployment) {
 			c, err := New(&informed{f, info, nil})

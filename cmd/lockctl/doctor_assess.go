@@ -20,7 +20,7 @@ func (f facts) assess(quorum bool) []finding {
 		}
 		return []finding{{"connection", problem, f.down.Error(), means}}
 	}
-	if f.info["redis_mode"] == "sentinel" {
+	if f.info["redis_mode"] == "sentinel" || f.info["server_mode"] == "sentinel" { // the latter is Valkey's
 		return []finding{{"connection", problem, "a Sentinel", "It keeps no locks, and knows none of their commands. Give mode=sentinel&master=… with the addresses of the Sentinels, or the master's own address."}}
 	}
 	answers := "answers"

@@ -115,8 +115,10 @@ func servers() map[string]facts {
 	}
 	down := facts{server: "10.0.0.2:6379", down: errors.New("dial tcp 10.0.0.2:6379: connect: connection refused")}
 	sentinel := facts{server: "10.0.0.1:26379", timeErr: driver.NewServerError("ERR unknown command 'TIME'"), info: map[string]string{"redis_version": "7.0.15", "redis_mode": "sentinel"}}
+	valkeySentinel := sentinel
+	valkeySentinel.info = map[string]string{"redis_version": "7.2.4", "server_name": "valkey", "valkey_version": "9.1.2", "server_mode": "sentinel"}
 	return map[string]facts{
-		"sentinel": sentinel, "healthy": healthy(), "cache": cache, "old": old, "replica": replica, "secretive": secretive, "down": down,
+		"sentinel": sentinel, "valkey-sentinel": valkeySentinel, "healthy": healthy(), "cache": cache, "old": old, "replica": replica, "secretive": secretive, "down": down,
 		"snapshots": snapshots, "everysec": everysec, "unsynced": unsynced, "deserted": deserted, "saved": saved, "no-config": noConfig,
 	}
 }
