@@ -104,6 +104,7 @@ func (l *ledger) enter(e entry) (state, bool) {
 		l.changed = make(chan struct{})
 	}
 	l.inside[e.Job] = e.Worker
+	delete(l.idle, e.Worker) // it runs
 	return l.state, true
 }
 

@@ -83,3 +83,17 @@ func TestLedgerFindsViolations(t *testing.T) {
 	_, ok := l.write(entry{Worker: "b", Job: "lottery", Token: 1})
 	assert.False(t, ok, "a smaller token is refused")
 }
+
+// A worker that was paused is watched like any other from its next lease on.
+func TestTheLedgerWatchesWhoGoesOn(t *testing.T) {
+	l := newLedger(silence{})
+	l.enter(entry{Worker: "paused", Job: "lottery", Token: 1})
+	l.idle["paused"] = true
+	l.enter(entry{Worker: "a", Job: "lottery", Token: 2}) // when its lease is over
+	l.leave(entry{Worker: "paused", Job: "lottery", Token: 1})
+	l.leave(entry{Worker: "a", Job: "lottery", Token: 2})
+	assert.Empty(t, l.failures)
+	l.enter(entry{Worker: "paused", Job: "lottery", Token: 3})
+	l.enter(entry{Worker: "b", Job: "lottery", Token: 4})
+	assert.Len(t, l.failures, 1, "both hold the lock")
+}
