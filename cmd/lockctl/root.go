@@ -103,8 +103,8 @@ independent servers, make a quorum.`,
   lockctl doctor`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 && strings.Contains(args[0], "://") { // with a password maybe
-				return usage("a server is given by --url, or by %s", urlVariable)
+			if len(args) > 0 && hasURL(args[0]) {
+				return howToGiveURL()
 			}
 			if len(args) > 0 {
 				return usage("unknown command %q", args[0])
@@ -118,8 +118,11 @@ independent servers, make a quorum.`,
 	root.PersistentFlags().SortFlags = false
 	t.target.completeFlags(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if errors.Is(err, pflag.ErrHelp) {
+		switch {
+		case errors.Is(err, pflag.ErrHelp):
 			return err
+		case hasURL(err.Error()): // it repeats what it does not understand
+			return howToGiveURL()
 		}
 		return &exitError{exitUsage, err}
 	})
@@ -127,6 +130,11 @@ independent servers, make a quorum.`,
 		t.doctorCommand(), t.benchCommand(), t.versionCommand())
 	return root
 }
+
+// hasURL finds a server's URL, maybe with a password, which is not shown.
+func hasURL(text string) bool { return strings.Contains(text, "://") }
+
+func howToGiveURL() error { return usage("a server is given by --url, or by %s", urlVariable) }
 
 // exactly demands so many arguments, which what names.
 func exactly(n int, what string) cobra.PositionalArgs {

@@ -70,6 +70,9 @@ func TestRunExitCodes(t *testing.T) {
 		"unknown driver":     {url, []string{"run", "--driver", "x", "free", "--", "true"}, 64, "redigo"},
 		"a URL as driver":    {url, []string{"run", "--driver", "redis://:hunter2@h", "free", "--", "true"}, 64, "unknown driver"},
 		"a URL as command":   {url, []string{"redis://:hunter2@h", "run", "free", "--", "true"}, 64, "--url"},
+		"a URL misspelt":     {url, []string{"-ulr=redis://:hunter2@h", "run", "free", "--", "true"}, 64, "--url"},
+		"a URL as -u":        {url, []string{"run", "-uredis://:hunter2@h", "free", "--", "true"}, 64, "--url"},
+		"a URL as a time":    {url, []string{"--node-timeout", "redis://:hunter2@h", "run", "free", "--", "true"}, 64, "--url"},
 		"unknown command":    {url, []string{"frobnicate"}, 64, "unknown command"},
 		"a bad URL":          {"redis://:hunter2@x y:z", []string{"run", "free", "--", "true"}, 64, ""},
 	} {
