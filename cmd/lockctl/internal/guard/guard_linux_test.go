@@ -190,3 +190,30 @@ func TestTheGuardianIsAlone(t *testing.T) {
 		p.End()
 	}
 }
+
+// A guardian that gets no time until lockctl has killed the command in its place finds it dead, and
+// does not know why: it may take it for one that has ended by itself.
+func TestWhatWasKilledInThePlaceOfTheGuardianWasEnded(t *testing.T) {
+	for name, test := range map[string]struct {
+		status syscall.WaitStatus
+		want   Result
+	}{
+		"killed":  {syscall.WaitStatus(syscall.SIGKILL), Result{Signal: syscall.SIGKILL, Ended: true}},
+		"in time": {4 << 8, Result{Code: 4}},
+	} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		guardian := exec.Command("true")
+		require.NoError(t, guardian.Start())
+		p := &Process{
+			events: make(chan Event), line: newLine(pair[0]), guardian: guardian.Process.Pid,
+			late: true, backstop: time.AfterFunc(time.Hour, func() {}),
+		}
+		theirs := newLine(pair[1])
+		require.NoError(t, theirs.Encode(report{Result: &wireResult{Status: test.status}}))
+		go p.listen(nil)
+		_, r := await(t, p)
+		require.NoError(t, theirs.file.Close())
+		assert.Equal(t, test.want, r, name)
+	}
+}

@@ -127,6 +127,9 @@ func (p *Process) listen(err error) {
 	if p.late && result.Err == ErrGuardian {
 		result.Err = nil // it was too slow, and killed in endAll
 	}
+	if p.late && result.Signal == syscall.SIGKILL {
+		result.Ended = true // in endAll; a guardian that can still report does not know of that
+	}
 	p.over = true
 	p.backstop.Stop()
 	p.mu.Unlock()
