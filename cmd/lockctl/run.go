@@ -38,6 +38,7 @@ type runner struct {
 	args  []string
 
 	signals chan os.Signal
+	stops   chan os.Signal // Ctrl-Z, where it does not reach the command; nil if that is not caught
 	lease   *locker.Lease
 	process *guard.Process
 	console *console
@@ -45,6 +46,7 @@ type runner struct {
 	pending []syscall.Signal
 	ended   syscall.Signal // by that the wait for the lock was ended
 	lent    bool           // the command had the terminal, in the place of lockctl's own group
+	stopped bool           // Ctrl-Z was passed on to the command, which has not stopped yet
 }
 
 // run returns an exitError in any case but that of a command that has ended well.
@@ -166,6 +168,10 @@ func (r *runner) supervise(asked guard.Moment) (guard.Result, error) {
 	if deadline.IsZero() {
 		return guard.Result{}, notStarted(r.lease.Err())
 	}
+	r.console = openConsole() // before the command can change it
+	if !r.console.isFor() {
+		r.catchStops()
+	}
 	process, err := guard.Start(guard.Command{Path: r.path, Args: r.args, Env: r.environment(deadline), JSON: r.json}, r.flags.times(), asked, deadline)
 	if _, ok := errors.AsType[*guard.StartError](err); ok {
 		return guard.Result{Err: err}, nil
@@ -173,7 +179,7 @@ func (r *runner) supervise(asked guard.Moment) (guard.Result, error) {
 	if err != nil {
 		return guard.Result{}, err
 	}
-	r.process, r.console = process, openConsole()
+	r.process = process
 	// Renewals are seen within a fiftieth of the TTL.
 	tick := time.NewTicker(min(max(r.flags.ttl/50, 10*time.Millisecond), time.Second))
 	defer tick.Stop()
@@ -188,6 +194,9 @@ func (r *runner) supervise(asked guard.Moment) (guard.Result, error) {
 			r.heed(e)
 		case sig := <-r.signals:
 			r.pass(sig.(syscall.Signal))
+		case <-r.stops:
+			r.stopped = true
+			r.pass(signalStop)
 		case <-tick.C:
 			if d := r.lease.Deadline(); !d.IsZero() {
 				process.Extend(d)
@@ -211,20 +220,24 @@ func (r *runner) pass(sig syscall.Signal) {
 
 // heed does what has to be done when a command has been started or stopped.
 func (r *runner) heed(e guard.Event) {
+	told := r.stopped // the others of lockctl's group, by the terminal
+	if e.Stopped != 0 {
+		r.stopped = false
+	}
 	switch {
 	case e.Started != 0:
 		r.group = e.Started
-		if r.console != nil && r.console.alone() && r.console.ours() {
+		if r.console.isFor() {
 			r.console.give(r.group)
 		}
 		for _, sig := range r.pending {
 			r.process.Signal(sig)
 		}
-	case r.console == nil: // somebody has stopped it, who will make it go on
-	case wantsTerminal(e.Stopped) && r.console.ours():
+	case r.console == nil && !told: // somebody has stopped it, who will make it go on
+	case r.console != nil && wantsTerminal(e.Stopped) && r.console.ours():
 		r.console.give(r.group)
 		r.process.Signal(signalContinue)
-	case wantsTerminal(e.Stopped) && r.console.has(r.group): // it was faster than the terminal was given
+	case r.console != nil && wantsTerminal(e.Stopped) && r.console.has(r.group): // it was faster than the terminal was given
 		r.process.Signal(signalContinue)
 	case r.lease.Deadline().IsZero(): // it has been told to end, and nobody need wait for fg to hear of that
 		if !wantsTerminal(e.Stopped) {
@@ -233,14 +246,25 @@ func (r *runner) heed(e guard.Event) {
 	default:
 		// Ctrl-Z, or the terminal is another job's. The shell has to learn of it.
 		r.say(false, event{Event: "suspended", Error: "the lock is not renewed until lockctl goes on, and is lost at " + stamp(r.lease.Deadline())})
-		suspend()
+		suspend(r.stops, told)
 		switch {
+		case r.console == nil, told && !r.console.given: // nor was it in front before
 		case r.console.ours():
 			r.console.give(r.group)
 		case !r.console.has(r.group):
 			r.console.given = false // it goes on in the background: the terminal is the shell's, or another job's
+			r.catchStops()
 		}
 		r.process.Signal(signalContinue)
+	}
+}
+
+// catchStops has Ctrl-Z passed on from now on. Go cannot let go of it again, so that it is caught only
+// where it would stop lockctl and nobody else: its command is in a group of its own.
+func (r *runner) catchStops() {
+	if r.stops == nil {
+		r.stops = make(chan os.Signal, 1)
+		signal.Notify(r.stops, signalStop)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -254,6 +255,39 @@ func TestRunCanBeSuspended(t *testing.T) {
 	require.NoError(t, err)
 	says("got:for the command")
 	says("code:0")
+}
+
+// The command is a part of the job also where its streams lead elsewhere, so that it is not in the
+// foreground: a job that the shell calls stopped does nothing.
+func TestWhatIsNotInTheForegroundIsSuspendedToo(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	for what, streams := range map[string]string{"a file to read": "< /dev/null", "a file to write": "> /dev/null", "a pipeline": "| cat"} {
+		cmd := program(t, url)
+		end := filepath.Join(t.TempDir(), "end")
+		require.NoError(t, syscall.Mkfifo(end, 0o600))
+		script := `set -m; "$0" run "$2" -- sh -c 'echo "pid:$$." >&2; read x < "$0"; echo "it goes on" >&2' "$1" ` + streams +
+			`; echo stopped; read y; fg > /dev/null; echo "code:$?"`
+		sh := exec.Command("sh", "-c", script, cmd.Path, end, what)
+		sh.Env = cmd.Env
+		tty, out := onTerminal(t, sh)
+		awaitText(t, out, ".")
+		_, pid, _ := strings.Cut(out.String(), "pid:")
+		pid, _, _ = strings.Cut(pid, ".")
+		command, err := strconv.Atoi(pid)
+		require.NoError(t, err, out)
+		_, err = tty.Write([]byte{26}) // Ctrl-Z
+		require.NoError(t, err)
+		awaitText(t, out, "stopped")
+		assert.Equal(t, "T", stateOf(command), what)
+		assert.Contains(t, out.String(), "suspended: the lock is not renewed", what)
+		require.NotContains(t, out.String(), "it goes on", what)
+		_, err = tty.WriteString("for the shell\n")
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(end, []byte("\n"), 0o600))
+		awaitText(t, out, "it goes on")
+		awaitText(t, out, "code:0")
+	}
 }
 
 // A job that goes on in the background leaves the terminal to the shell, which would be at its end

@@ -18,10 +18,10 @@ type console struct{ given bool }
 func openConsole() *console             { return nil }
 func (*console) has(int) bool           { return false }
 func (*console) ours() bool             { return false }
-func (*console) alone() bool            { return false }
+func (*console) isFor() bool            { return false }
 func (*console) give(int)               {}
 func (*console) takeBack(bool) bool     { return false }
-func suspend()                          {}
+func suspend(chan os.Signal, bool)      {}
 func inFront() bool                     { return false }
 func interrupt(bool)                    {}
 func passedOn() []os.Signal             { return []os.Signal{os.Interrupt, syscall.SIGTERM} }
@@ -29,5 +29,6 @@ func wantsTerminal(syscall.Signal) bool { return false }
 
 const (
 	signalContinue = syscall.Signal(0)
+	signalStop     = syscall.Signal(-1)
 	signalResize   = syscall.Signal(-1)
 )

@@ -45,6 +45,9 @@ func (c *console) has(group int) bool {
 // off from it.
 func (c *console) alone() bool { return term.IsTerminal(int(os.Stdout.Fd())) }
 
+// isFor tells whether the command is to have the terminal from its start.
+func (c *console) isFor() bool { return c != nil && c.alone() && c.ours() }
+
 // give gives the terminal to the command's group.
 func (c *console) give(group int) {
 	signal.Ignore(syscall.SIGTTOU) // for who is not in front this would be a reason to stop
@@ -67,15 +70,30 @@ func (c *console) takeBack(killed bool) (given bool) {
 	return true
 }
 
-// suspend stops lockctl with all of its job, until the shell makes it go on.
-func suspend() {
+// suspend stops lockctl with all of its job, until the shell makes it go on. told means that the
+// others know already: Ctrl-Z was for lockctl's own group. caught is where it arrives, nil if lockctl
+// does not catch it.
+func suspend(caught chan os.Signal, told bool) {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, syscall.SIGCONT)
 	defer signal.Stop(resumed)
-	_ = syscall.Kill(0, syscall.SIGTSTP) // which lockctl never catches: Go could not let go of it
+	if caught != nil {
+		signal.Ignore(syscall.SIGTSTP) // what is sent to all, or once more
+		defer signal.Notify(caught, syscall.SIGTSTP)
+	}
+	if !told {
+		_ = syscall.Kill(0, syscall.SIGTSTP)
+	}
+	if caught != nil {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // stops as well, and is never caught: Go could not let go of it
+	}
 	select {
 	case <-resumed:
 	case <-time.After(time.Second): // there is no shell that could, and the system knows
+	}
+	select {
+	case <-caught: // from before it stopped
+	default:
 	}
 }
 
@@ -126,5 +144,6 @@ func wantsTerminal(sig syscall.Signal) bool { return sig == syscall.SIGTTIN || s
 
 const (
 	signalContinue = syscall.SIGCONT
+	signalStop     = syscall.SIGTSTP
 	signalResize   = syscall.SIGWINCH
 )
