@@ -233,7 +233,7 @@ func (r *runner) heed(e guard.Event) {
 		for _, sig := range r.pending {
 			r.process.Signal(sig)
 		}
-	case r.console == nil && !told: // somebody has stopped it, who will make it go on
+	case !told && !r.console.concerned(e.Stopped): // somebody has stopped it, who will make it go on
 	case r.console != nil && wantsTerminal(e.Stopped) && r.console.ours():
 		r.console.give(r.group)
 		r.process.Signal(signalContinue)

@@ -232,6 +232,30 @@ func TestRunOnATerminal(t *testing.T) {
 	says("code:4")
 }
 
+// A command may ask at the terminal, as for a password, also where its standard input is something else.
+func TestRunGivesTheTerminalToWhoOpensIt(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	for what, script := range map[string]string{
+		"a file":     `"$0" run k -- sh -c 'read x < /dev/tty; echo "got:$x"; trap "echo int; exit 4" INT; echo ready; while :; do sleep 0.05; done' < /dev/null`,
+		"a pipeline": `echo data | "$0" run k -- sh -c 'read x < /dev/tty; echo "got:$x"; trap "echo int; exit 4" INT; echo ready; while :; do sleep 0.05; done'`,
+	} {
+		cmd := program(t, url)
+		sh := exec.Command("sh", "-c", "set -m; "+script+`; echo "code:$?"`, cmd.Path)
+		sh.Env = cmd.Env
+		tty, out := onTerminal(t, sh)
+		_, err := tty.WriteString("hello\n")
+		require.NoError(t, err)
+		awaitText(t, out, "got:hello")
+		assert.NotContains(t, out.String(), "suspended", what)
+		awaitText(t, out, "ready")
+		_, err = tty.Write([]byte{3}) // Ctrl-C
+		require.NoError(t, err)
+		awaitText(t, out, "int")
+		awaitText(t, out, "code:4")
+	}
+}
+
 // Ctrl-Z stops the job, so that the shell goes on, and fg continues it.
 func TestRunCanBeSuspended(t *testing.T) {
 	t.Parallel()

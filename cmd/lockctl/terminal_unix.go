@@ -18,15 +18,20 @@ func isTerminalFile(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 // may read from it at a time, and is sent what Ctrl-C and Ctrl-Z mean.
 type console struct {
 	fd    int
+	input bool        // it is the standard input
 	state *term.State // as it was before the command
 	given bool        // to the command
 }
 
-// openConsole returns the terminal of the standard input, or nil if that is none.
+// openConsole returns the terminal of the standard input, or else the one that the command may open
+// by itself, as to ask for a password; nil if there is none.
 func openConsole() *console {
 	c := &console{fd: int(os.Stdin.Fd())}
-	if !term.IsTerminal(c.fd) {
-		return nil
+	if c.input = term.IsTerminal(c.fd); !c.input {
+		var err error
+		if c.fd, err = unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
+			return nil
+		}
 	}
 	c.state, _ = term.GetState(c.fd)
 	return c
@@ -43,10 +48,15 @@ func (c *console) has(group int) bool {
 
 // alone tells that no pipeline shares the terminal with the command, which would be cut
 // off from it.
-func (c *console) alone() bool { return term.IsTerminal(int(os.Stdout.Fd())) }
+func (c *console) alone() bool { return c.input && term.IsTerminal(int(os.Stdout.Fd())) }
 
 // isFor tells whether the command is to have the terminal from its start.
 func (c *console) isFor() bool { return c != nil && c.alone() && c.ours() }
+
+// concerned tells whether that the command was stopped has to do with the terminal.
+func (c *console) concerned(by syscall.Signal) bool {
+	return c != nil && (c.input || c.given || wantsTerminal(by))
+}
 
 // give gives the terminal to the command's group.
 func (c *console) give(group int) {
