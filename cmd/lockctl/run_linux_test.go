@@ -286,11 +286,17 @@ func TestRunCanBeSuspended(t *testing.T) {
 func TestWhatIsNotInTheForegroundIsSuspendedToo(t *testing.T) {
 	t.Parallel()
 	url := "redis://" + servertest.Single(t).Addr
-	for what, streams := range map[string]string{"a file to read": "< /dev/null", "a file to write": "> /dev/null", "a pipeline": "| cat"} {
+	for what, job := range map[string][2]string{
+		"a file to read":  {"", "< /dev/null"},
+		"a file to write": {"", "> /dev/null"},
+		"a pipeline":      {"", "| cat"},
+		"another lockctl": {`"$0" run outer --`, "> /dev/null"},
+		"the command of another lockctl, which has the terminal": {`"$0" run another -- sh -c 'exec "$@" > /dev/null' sh`, ""},
+	} {
 		cmd := program(t, url)
 		end := filepath.Join(t.TempDir(), "end")
 		require.NoError(t, syscall.Mkfifo(end, 0o600))
-		script := `set -m; "$0" run "$2" -- sh -c 'echo "pid:$$." >&2; read x < "$0"; echo "it goes on" >&2' "$1" ` + streams +
+		script := `set -m; ` + job[0] + ` "$0" run "$2" -- sh -c 'echo "pid:$$." >&2; read x < "$0"; echo "it goes on" >&2' "$1" ` + job[1] +
 			`; echo stopped; read y; fg > /dev/null; echo "code:$?"`
 		sh := exec.Command("sh", "-c", script, cmd.Path, end, what)
 		sh.Env = cmd.Env

@@ -95,7 +95,7 @@ func suspend(caught chan os.Signal, told bool) {
 		_ = syscall.Kill(0, syscall.SIGTSTP)
 	}
 	if caught != nil {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // stops as well, and is never caught: Go could not let go of it
+		_ = syscall.Kill(os.Getpid(), uncaughtStop())
 	}
 	select {
 	case <-resumed:
@@ -105,6 +105,19 @@ func suspend(caught chan os.Signal, told bool) {
 	case <-caught: // from before it stopped
 	default:
 	}
+}
+
+// uncaughtStop is a signal that stops lockctl as TSTP does where it is not caught. TTIN is not heeded either
+// where no shell could make lockctl go on, but to an outer lockctl it means that its command wants the
+// terminal. That is for who leads its group, and then the parent can be asked: it makes it go on.
+func uncaughtStop() syscall.Signal {
+	parent := os.Getppid()
+	theirs, err := unix.Getsid(parent)
+	ours, _ := unix.Getsid(0)
+	if group, e := unix.Getpgid(parent); err == nil && e == nil && theirs == ours && group != unix.Getpgrp() {
+		return syscall.SIGSTOP
+	}
+	return syscall.SIGTTIN
 }
 
 // inFront tells whether lockctl's group has the terminal, to which one of the standard streams
