@@ -232,14 +232,14 @@ func answered(err error) bool {
 
 // request makes one request.
 func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, err error) {
-	l := a.client.taking.take(ctx, a.mutex.attempt())
+	bounded := a.client.acquireContexts.get(ctx, a.mutex.attempt())
 	defer func(caller context.Context) {
 		a.noteHolds(err)
-		if l.release(err); err != nil && caller.Err() == nil {
+		if bounded.release(err); err != nil && caller.Err() == nil {
 			err = late(err)
 		}
 	}(ctx)
-	ctx = l
+	ctx = bounded
 	first := !a.asked
 	if first {
 		a.asked = true

@@ -29,8 +29,8 @@ type Client struct {
 	ctx        context.Context // ends with Close
 	stop       context.CancelFunc
 
-	taking  *leashes // of requests that take a lock: they end with the client
-	keeping *leashes // of the others
+	acquireContexts *contextPool // of requests that take a lock: they end with the client
+	otherContexts   *contextPool // of the others
 
 	attaching  attaching
 	holdings   holdings
@@ -120,7 +120,7 @@ func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 	}
 	c.hub.observers, c.crowd.most = c.observers, int64(cfg.maxWaiters)
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.taking, c.keeping = newLeashes(c.ctx), newLeashes(context.Background())
+	c.acquireContexts, c.otherContexts = newContextPool(c.ctx), newContextPool(context.Background())
 	if c.observers != nil {
 		if q != nil {
 			q.diskless.warn = func(node int) { c.observers.warning(disklessWarning(node)) }

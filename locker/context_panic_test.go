@@ -286,7 +286,7 @@ func (recycled) Err() error { return nil }
 func TestAContextThatIsRecycledEndsWhatADriverDerivesOfIt(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		ended, end := context.WithCancel(t.Context())
-		l := newLeashes(t.Context()).take(recycled{ended}, time.Minute)
+		l := newContextPool(t.Context()).get(recycled{ended}, time.Minute)
 		derived, cancel := context.WithTimeout(l, time.Hour)
 		defer cancel()
 		end()

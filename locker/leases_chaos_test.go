@@ -364,8 +364,8 @@ func nothingIsLeft(t *testing.T, c *Client) {
 	assert.Empty(t, c.holdings.tenures)
 	assert.Empty(t, c.holdings.tokens)
 	assert.Empty(t, c.attaching.ids)
-	assert.Empty(t, c.taking.held)
-	assert.Empty(t, c.keeping.held)
+	assert.Empty(t, c.acquireContexts.held)
+	assert.Empty(t, c.otherContexts.held)
 }
 
 // replace closes a client, and puts another one in its place.

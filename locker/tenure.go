@@ -286,9 +286,9 @@ func (t *tenure) mayArm(then time.Time, ttl time.Duration) {
 
 // request makes one request about the tenure, within the given time.
 func (t *tenure) request(ctx context.Context, c call, within time.Duration) error {
-	l := t.client.keeping.take(ctx, min(t.mutex.attempt(), within))
-	v, err := t.client.deployment.run(l, c)
-	l.release(err)
+	bounded := t.client.otherContexts.get(ctx, min(t.mutex.attempt(), within))
+	v, err := t.client.deployment.run(bounded, c)
+	bounded.release(err)
 	switch {
 	case err == nil:
 		return heldReply(v)

@@ -16,20 +16,20 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-func leashBubble(t *testing.T, test func(t *testing.T, p *leashes, closeClient context.CancelFunc)) {
+func contextPoolBubble(t *testing.T, test func(t *testing.T, p *contextPool, closeClient context.CancelFunc)) {
 	synctest.Test(t, func(t *testing.T) {
 		base, end := context.WithCancel(context.Background())
 		defer end()
-		test(t, newLeashes(base), end)
+		test(t, newContextPool(base), end)
 	})
 }
 
-func TestLeashEndsAsContextsDo(t *testing.T) {
+func TestRequestContextEndsAsContextsDo(t *testing.T) {
 	type key struct{}
 	caller, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "value"))
 	defer cancel()
-	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
-		l := p.take(context.WithoutCancel(caller), time.Second)
+	contextPoolBubble(t, func(t *testing.T, p *contextPool, _ context.CancelFunc) {
+		l := p.get(context.WithoutCancel(caller), time.Second)
 		assert.Equal(t, "value", l.Value(key{}))
 		end, ok := l.Deadline()
 		assert.True(t, ok)
@@ -44,27 +44,27 @@ func TestLeashEndsAsContextsDo(t *testing.T) {
 		l.release(l.Err())
 		assert.Equal(t, context.DeadlineExceeded, l.Err(), "it stays so")
 	})
-	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+	contextPoolBubble(t, func(t *testing.T, p *contextPool, _ context.CancelFunc) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		l := p.take(ctx, time.Minute)
+		l := p.get(ctx, time.Minute)
 		end, _ := l.Deadline()
 		assert.Equal(t, time.Second, time.Until(end))
 		<-l.Done()
 		assert.Equal(t, context.DeadlineExceeded, l.Err())
 		l.release(errors.New("no reply"))
 	})
-	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+	contextPoolBubble(t, func(t *testing.T, p *contextPool, _ context.CancelFunc) {
 		ctx, cancel := context.WithCancel(t.Context())
-		l := p.take(ctx, time.Minute)
+		l := p.get(ctx, time.Minute)
 		assert.NoError(t, l.Err())
 		cancel()
 		<-l.Done()
 		assert.Equal(t, context.Canceled, l.Err())
 		l.release(l.Err())
 	})
-	leashBubble(t, func(t *testing.T, p *leashes, closeClient context.CancelFunc) {
-		l := p.take(t.Context(), time.Minute)
+	contextPoolBubble(t, func(t *testing.T, p *contextPool, closeClient context.CancelFunc) {
+		l := p.get(t.Context(), time.Minute)
 		closeClient()
 		<-l.Done()
 		assert.Equal(t, context.Canceled, l.Err())
@@ -72,9 +72,9 @@ func TestLeashEndsAsContextsDo(t *testing.T) {
 	})
 }
 
-// A leash that somebody may still heed, or that has ended, is of no more use.
-func TestLeashServesTheNextRequest(t *testing.T) {
-	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+// A requestContext that somebody may still heed, or that has ended, is of no more use.
+func TestRequestContextServesTheNextRequest(t *testing.T) {
+	contextPoolBubble(t, func(t *testing.T, p *contextPool, _ context.CancelFunc) {
 		for name, err := range map[string]error{
 			"answered": nil,
 			"refused":  driver.NewServerError("NOPERM no"),
@@ -83,7 +83,7 @@ func TestLeashServesTheNextRequest(t *testing.T) {
 		} {
 			for _, watched := range []bool{false, true} {
 				ctx, cancel := context.WithCancel(t.Context())
-				l := p.take(ctx, time.Second)
+				l := p.get(ctx, time.Second)
 				if watched {
 					l.Done()
 				}
@@ -98,10 +98,10 @@ func TestLeashServesTheNextRequest(t *testing.T) {
 			"unknown":  errors.New("no reply"),
 			"not sent": driver.NotSent(errors.New("no connection")),
 		} {
-			l := p.take(t.Context(), time.Second)
+			l := p.get(t.Context(), time.Second)
 			l.release(err)
 			require.Error(t, l.Err(), name)
-			next := p.take(t.Context(), time.Second)
+			next := p.get(t.Context(), time.Second)
 			assert.NotSame(t, l, next, name)
 			assert.NoError(t, next.Err(), name)
 			next.release(err)
@@ -110,10 +110,10 @@ func TestLeashServesTheNextRequest(t *testing.T) {
 }
 
 // Who never asks to be told sees the end all the same.
-func TestLeashThatNobodyWatchesEndsWithTheCaller(t *testing.T) {
-	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+func TestRequestContextThatNobodyWatchesEndsWithTheCaller(t *testing.T) {
+	contextPoolBubble(t, func(t *testing.T, p *contextPool, _ context.CancelFunc) {
 		ctx, cancel := context.WithCancel(t.Context())
-		l := p.take(ctx, time.Minute)
+		l := p.get(ctx, time.Minute)
 		own, callers := ends(l)
 		cancel()
 		<-callers
@@ -123,8 +123,8 @@ func TestLeashThatNobodyWatchesEndsWithTheCaller(t *testing.T) {
 		l.release(l.Err())
 		assert.Equal(t, context.Canceled, l.Err(), "it stays so")
 	})
-	leashBubble(t, func(t *testing.T, p *leashes, closeClient context.CancelFunc) {
-		l := p.take(context.Background(), time.Minute)
+	contextPoolBubble(t, func(t *testing.T, p *contextPool, closeClient context.CancelFunc) {
+		l := p.get(context.Background(), time.Minute)
 		own, callers := ends(l)
 		assert.Nil(t, callers)
 		closeClient()
@@ -133,11 +133,11 @@ func TestLeashThatNobodyWatchesEndsWithTheCaller(t *testing.T) {
 	})
 }
 
-// Who has kept a leash that was released, and looks at it, ends nothing.
-func TestLeashThatIsReleasedHeedsNoCaller(t *testing.T) {
-	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+// Who has kept a requestContext that was released, and looks at it, ends nothing.
+func TestRequestContextThatIsReleasedHeedsNoCaller(t *testing.T) {
+	contextPoolBubble(t, func(t *testing.T, p *contextPool, _ context.CancelFunc) {
 		ctx, cancel := context.WithCancel(t.Context())
-		l := p.take(ctx, time.Minute)
+		l := p.get(ctx, time.Minute)
 		require.True(t, l.untie())
 		cancel()
 		assert.NoError(t, l.Err(), "before it serves the next one")
@@ -146,21 +146,21 @@ func TestLeashThatIsReleasedHeedsNoCaller(t *testing.T) {
 	})
 }
 
-func TestLeashCallsWhenItEnds(t *testing.T) {
+func TestRequestContextCallsWhenItEnds(t *testing.T) {
 	ends := map[string]func(closeClient, endCaller context.CancelFunc){
 		"its time is up": func(_, _ context.CancelFunc) { time.Sleep(time.Second) },
 		"caller":         func(_, endCaller context.CancelFunc) { endCaller() },
 		"client":         func(closeClient, _ context.CancelFunc) { closeClient() },
 	}
 	for name, end := range ends {
-		leashBubble(t, func(t *testing.T, p *leashes, closeClient context.CancelFunc) {
+		contextPoolBubble(t, func(t *testing.T, p *contextPool, closeClient context.CancelFunc) {
 			ctx, endCaller := context.WithCancel(t.Context())
 			defer endCaller()
-			used := p.take(ctx, time.Second)
+			used := p.get(ctx, time.Second)
 			assert.True(t, used.OnEnd(func() { t.Error(name, "called after it was stopped") })())
 			used.release(nil)
 
-			l := p.take(ctx, time.Second)
+			l := p.get(ctx, time.Second)
 			called := make(chan string, 3)
 			stop := l.OnEnd(func() { called <- "first" })
 			other := l.OnEnd(func() { called <- "second" })
@@ -178,12 +178,12 @@ func TestLeashCallsWhenItEnds(t *testing.T) {
 }
 
 // One timer ends all, each at its own time.
-func TestLeashesEndAtTheirTimes(t *testing.T) {
-	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+func TestRequestContextsEndAtTheirTimes(t *testing.T) {
+	contextPoolBubble(t, func(t *testing.T, p *contextPool, _ context.CancelFunc) {
 		begun := time.Now()
-		answered := p.take(t.Context(), 500*time.Millisecond)
+		answered := p.get(t.Context(), 500*time.Millisecond)
 		for _, within := range []time.Duration{3 * time.Second, time.Second, 2 * time.Second, time.Second} {
-			l := p.take(t.Context(), within)
+			l := p.get(t.Context(), within)
 			defer l.release(context.DeadlineExceeded)
 			context.AfterFunc(l, func() {
 				assert.Equal(t, within, time.Since(begun))
@@ -192,7 +192,7 @@ func TestLeashesEndAtTheirTimes(t *testing.T) {
 		}
 		answered.release(nil)
 		time.Sleep(2500 * time.Millisecond)
-		l := p.take(t.Context(), time.Second)
+		l := p.get(t.Context(), time.Second)
 		time.Sleep(500 * time.Millisecond)
 		assert.NoError(t, l.Err())
 		time.Sleep(500 * time.Millisecond)
@@ -205,18 +205,18 @@ func TestLeashesEndAtTheirTimes(t *testing.T) {
 }
 
 // What is not needed any more is let go of, also by the context with which all end.
-func TestLeashesAreLetGo(t *testing.T) {
-	const burst = 3 * maxIdleLeashes
+func TestRequestContextsAreLetGo(t *testing.T) {
+	const burst = 3 * maxIdleContexts
 	base, end := context.WithCancel(context.Background())
 	defer end()
-	p := newLeashes(base)
-	held := make([]*leash, burst)
-	known := make([]weak.Pointer[leash], burst)
+	p := newContextPool(base)
+	held := make([]*requestContext, burst)
+	known := make([]weak.Pointer[requestContext], burst)
 	type key struct{}
 	values := make([]weak.Pointer[[64]byte], burst) // that the callers' contexts hold
 	for i := range held {
 		v := new([64]byte)
-		held[i] = p.take(context.WithValue(context.Background(), key{}, v), time.Minute)
+		held[i] = p.get(context.WithValue(context.Background(), key{}, v), time.Minute)
 		require.Same(t, v, held[i].Value(key{}))
 		known[i], values[i] = weak.Make(held[i]), weak.Make(v)
 	}
@@ -226,16 +226,16 @@ func TestLeashesAreLetGo(t *testing.T) {
 	}
 	runtime.GC()
 	runtime.GC()
-	leashesLeft, valuesLeft := 0, 0
+	contextsLeft, valuesLeft := 0, 0
 	for i := range known {
 		if known[i].Value() != nil {
-			leashesLeft++
+			contextsLeft++
 		}
 		if values[i].Value() != nil {
 			valuesLeft++
 		}
 	}
-	assert.Equal(t, maxIdleLeashes, leashesLeft)
+	assert.Equal(t, maxIdleContexts, contextsLeft)
 	assert.Zero(t, valuesLeft)
 	runtime.KeepAlive(p)
 }
@@ -254,19 +254,19 @@ func (c *talker) Err() error {
 	return c.Context.Err()
 }
 
-// A leash that the end of the caller's context is about to end serves nobody else, who would be told that its request has failed.
-func TestLeashThatIsAboutToEndIsOfNoMoreUse(t *testing.T) {
-	leashBubble(t, func(t *testing.T, p *leashes, _ context.CancelFunc) {
+// A requestContext that the end of the caller's context is about to end serves nobody else, who would be told that its request has failed.
+func TestRequestContextThatIsAboutToEndIsOfNoMoreUse(t *testing.T) {
+	contextPoolBubble(t, func(t *testing.T, p *contextPool, _ context.CancelFunc) {
 		ctx, cancel := context.WithCancel(t.Context())
 		caller := &talker{Context: ctx, told: make(chan struct{})}
-		l := p.take(caller, time.Minute)
+		l := p.get(caller, time.Minute)
 		l.Done()
 		cancel()
 		synctest.Wait()
 		released := make(chan struct{})
 		go func() { l.release(nil); close(released) }()
 		synctest.Wait()
-		next := p.take(t.Context(), time.Minute)
+		next := p.get(t.Context(), time.Minute)
 		close(caller.told)
 		<-released
 		synctest.Wait()
