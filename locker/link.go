@@ -39,14 +39,14 @@ type link struct {
 	greeted func(driver.Conn) // is told of the first reply; may be nil
 	met     atomic.Bool       // it has been
 	failed  int               // surveys in a row that have; only one is made at a time
-	crew    aside.Crew        // sends what is shared
+	crew    aside.Crew        // sends batches
 }
 
-// A connection is a Conn with what its commands share, one for each part of the
+// A connection is a Conn with what batches its commands, one for each part of the
 // deployment; none where the Conn is no [driver.Batcher].
 type connection struct {
 	driver.Conn
-	shared    []*shared
+	batchers  []*commandBatcher
 	describes bool // it is a [driver.Describer]
 }
 
@@ -108,12 +108,12 @@ func (l *link) dial(ctx context.Context) (*connection, error) {
 		}
 		return c, nil
 	}
-	c = l.sharing(conn)
+	c = l.newConnection(conn)
 	l.open.Store(c)
 	return c, nil
 }
 
-func (l *link) sharing(conn driver.Conn) *connection {
+func (l *link) newConnection(conn driver.Conn) *connection {
 	c := &connection{Conn: conn}
 	_, c.describes = conn.(driver.Describer)
 	if _, ok := conn.(driver.Batcher); ok {
@@ -122,7 +122,7 @@ func (l *link) sharing(conn driver.Conn) *connection {
 			parts = shards // or it may turn out to be a Cluster later
 		}
 		for range parts {
-			c.shared = append(c.shared, newShared(conn, &l.crew))
+			c.batchers = append(c.batchers, newCommandBatcher(conn, &l.crew))
 		}
 	}
 	return c
@@ -197,8 +197,8 @@ func (l *link) close() error {
 		return nil
 	}
 	err := c.Close() // which ends all requests
-	for _, s := range c.shared {
-		s.line.close()
+	for _, b := range c.batchers {
+		b.pipeline.close()
 	}
 	l.describing.Wait()
 	l.crew.Close()
@@ -212,10 +212,10 @@ func (l *link) do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 		return nil, err
 	}
 	var v driver.Value
-	if c.shared == nil {
+	if c.batchers == nil {
 		v, err = c.Do(ctx, cmd)
 	} else {
-		v, err = c.shared[l.part(cmd)].do(ctx, cmd)
+		v, err = c.batchers[l.part(cmd)].do(ctx, cmd)
 	}
 	return v, l.learn(ctx, c.Conn, err)
 }

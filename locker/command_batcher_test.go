@@ -223,14 +223,14 @@ func TestSharedCancelledUnderWay(t *testing.T) {
 		}
 		c, err := l.connect(t.Context())
 		require.NoError(t, err)
-		line := &c.shared[0].line
+		line := &c.batchers[0].pipeline
 		line.usual, line.most = 0, 0 // so that they gather
 		contexts, results := make([]context.CancelFunc, 4), make(chan error, 4)
 		for i := range contexts {
 			ctx, cancel := context.WithCancel(t.Context())
 			contexts[i] = cancel
 			go func() {
-				_, err := c.shared[0].share(ctx, get(fmt.Sprint(i)))
+				_, err := c.batchers[0].doBatched(ctx, get(fmt.Sprint(i)))
 				results <- err
 			}()
 		}
@@ -283,11 +283,11 @@ func TestSharedTooFewResults(t *testing.T) {
 	sharing(t, func(t *testing.T, s *batchServer, l *link) {
 		c, err := l.connect(t.Context())
 		require.NoError(t, err)
-		c.shared[0].line.request = func(batch []*ticket) bool {
-			travel(forgetful{s}, batch)
+		c.batchers[0].pipeline.request = func(batch []*pendingCommand) bool {
+			sendBatch(forgetful{s}, batch)
 			return true
 		}
-		_, err = c.shared[0].share(t.Context(), get("k"))
+		_, err = c.batchers[0].doBatched(t.Context(), get("k"))
 		assert.ErrorContains(t, err, "0 results for 1 commands")
 		assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err))
 	})
@@ -450,14 +450,14 @@ func TestSharedRepliesOfTheirOwn(t *testing.T) {
 	sharing(t, func(t *testing.T, s *batchServer, l *link) {
 		c, err := l.connect(t.Context())
 		require.NoError(t, err)
-		c.shared[0].line.request = func(batch []*ticket) bool {
-			travel(refusing{s}, batch)
+		c.batchers[0].pipeline.request = func(batch []*pendingCommand) bool {
+			sendBatch(refusing{s}, batch)
 			return true
 		}
 		var wg sync.WaitGroup
 		for i := range 20 {
 			wg.Go(func() {
-				_, err := c.shared[0].share(t.Context(), get(fmt.Sprint(i)))
+				_, err := c.batchers[0].doBatched(t.Context(), get(fmt.Sprint(i)))
 				if i%2 == 0 {
 					assert.NoError(t, err)
 					return
