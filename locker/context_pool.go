@@ -15,7 +15,7 @@ type contextPool struct {
 	mu    sync.Mutex
 	idle  []*requestContext // held by nobody, for the next requests
 	held  []*requestContext // each knows its place
-	alarm alarm             // for all whose time may be up
+	timer sharedTimer       // for all whose time may be up
 }
 
 // maxIdleContexts bounds how many are kept. Others are let go, and so is what base knows of
@@ -24,7 +24,7 @@ const maxIdleContexts = 1024
 
 func newContextPool(base context.Context) *contextPool {
 	p := &contextPool{base: base}
-	p.alarm.ring = p.fire
+	p.timer.fire = p.fire
 	return p
 }
 
@@ -50,7 +50,7 @@ func (p *contextPool) hold(end time.Time) *requestContext {
 	}
 	c.end, c.place = end, len(p.held)
 	p.held = append(p.held, c)
-	p.alarm.by(end)
+	p.timer.fireBy(end)
 	return c
 }
 
@@ -82,7 +82,7 @@ func (p *contextPool) keep(c *requestContext, good bool) bool {
 	return good
 }
 
-// drop returns false if c is ended by the alarm, or about to be. It needs mu.
+// drop returns false if c is ended by the timer, or about to be. It needs mu.
 func (p *contextPool) drop(c *requestContext) bool {
 	if c.place < 0 {
 		return false
@@ -96,7 +96,7 @@ func (p *contextPool) drop(c *requestContext) bool {
 	return true
 }
 
-// fire looks again when the next one may be due: of those for which the alarm was set,
+// fire looks again when the next one may be due: of those for which the timer was set,
 // most are gone.
 func (p *contextPool) fire() {
 	for _, c := range p.due(time.Now()) {
@@ -120,8 +120,8 @@ func (p *contextPool) due(now time.Time) []*requestContext {
 		}
 		i++
 	}
-	if p.alarm.ringing(); !next.IsZero() {
-		p.alarm.by(next)
+	if p.timer.fired(); !next.IsZero() {
+		p.timer.fireBy(next)
 	}
 	return over
 }

@@ -98,7 +98,7 @@ func (h *hub) restart(e *ear, now time.Time) {
 	e.state, e.due = echoUnasked, h.vigil.at(now)+echoAfter-rand.N(echoAfter/4)
 }
 
-// probe does what is due about silent ears, and sets the alarm for what is due next. While
+// probe does what is due about silent ears, and sets the timer for what is due next. While
 // nobody waits there is nothing to do. It needs mu.
 func (h *hub) probe() {
 	if len(h.slots) == 0 || h.isClosed {
@@ -112,7 +112,7 @@ func (h *hub) probe() {
 		left := e.due - h.vigil.at(now)
 		switch {
 		case left > 0:
-			h.alarm.by(now.Add(left))
+			h.timer.fireBy(now.Add(left))
 		case e.state == echoUnasked:
 			e.state = echoAsked
 			h.wg.Go(func() { h.echo(e) })

@@ -156,7 +156,7 @@ func TestNobodyWaitsAndThereIsNoEcho(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, f.echoes())
 		assert.Equal(t, []Subscription{{Listening: true}}, s.heardOf())
-		assert.Zero(t, c.hub.alarm.at)
+		assert.Zero(t, c.hub.timer.at)
 		require.NoError(t, held.Unlock(t.Context()))
 	})
 }
@@ -383,7 +383,7 @@ func TestCloseEndsAnEcho(t *testing.T) {
 		require.ErrorIs(t, <-failed, ErrClosed)
 		<-ended
 		assert.Zero(t, time.Since(begun))
-		assert.Zero(t, c.hub.alarm.at, "no timer is left")
+		assert.Zero(t, c.hub.timer.at, "no timer is left")
 	})
 }
 

@@ -21,7 +21,7 @@ type hub struct {
 	slots    map[string]*slot
 	wanted   map[string]int // how many of them are for a lock, by its record
 	sleepers sleepers       // those whose waiter sleeps
-	alarm    alarm          // for them
+	timer    sharedTimer    // for them, and for what is due about silent subscriptions
 	running  bool
 	settled  chan struct{} // closed once it is known whether messages arrive
 	untried  int           // links of which that is not known
@@ -96,7 +96,7 @@ func newHub(links []*link) *hub {
 		slots: map[string]*slot{}, wanted: map[string]int{}, settled: make(chan struct{}), ears: make([]*ear, len(links)),
 		ctx: ctx, stop: stop,
 	}
-	h.alarm.ring = h.rouse
+	h.timer.fire = h.rouse
 	return h
 }
 
@@ -160,7 +160,7 @@ func (h *hub) sleep(s *slot, until time.Time) {
 	defer h.mu.Unlock()
 	s.until = until
 	heap.Push(&h.sleepers, s)
-	h.alarm.by(until)
+	h.timer.fireBy(until)
 }
 
 // getUp must be called when s has been woken, by whatever.
@@ -177,13 +177,13 @@ func (h *hub) getUp(s *slot) {
 func (h *hub) rouse() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.alarm.ringing()
+	h.timer.fired()
 	h.probe()
 	now := time.Now()
 	for len(h.sleepers) > 0 {
 		first := h.sleepers[0]
 		if first.until.After(now) {
-			h.alarm.by(first.until)
+			h.timer.fireBy(first.until)
 			return
 		}
 		heap.Pop(&h.sleepers)
@@ -223,7 +223,7 @@ func (h *hub) released(m *Mutex) {
 func (h *hub) close() {
 	h.mu.Lock()
 	h.isClosed = true
-	h.alarm.off()
+	h.timer.stop()
 	h.mu.Unlock()
 	h.stop()
 	h.wg.Wait()

@@ -200,7 +200,7 @@ func TestRequestContextsEndAtTheirTimes(t *testing.T) {
 		assert.Equal(t, context.DeadlineExceeded, l.Err())
 		l.release(l.Err())
 		assert.Empty(t, p.held)
-		assert.Zero(t, p.alarm.at, "nobody is woken when there is no request")
+		assert.Zero(t, p.timer.at, "nobody is woken when there is no request")
 	})
 }
 

@@ -48,7 +48,7 @@ func TestSleepersAreWokenAtTheirTimes(t *testing.T) {
 		time.Sleep(4 * time.Minute)
 		synctest.Wait()
 		assert.Empty(t, h.sleepers)
-		assert.Zero(t, h.alarm.at, "nobody is woken when nobody sleeps")
+		assert.Zero(t, h.timer.at, "nobody is woken when nobody sleeps")
 	})
 }
 

@@ -66,7 +66,7 @@ func (s *suspendClock) unnoticed() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ok {
-		return idleAlarm // there is nothing to be seen
+		return idleWake // there is nothing to be seen
 	}
 	return time.Second
 }

@@ -265,7 +265,7 @@ func TestTheWatchdogSleepsWhereNothingIsHeld(t *testing.T) {
 			synctest.Wait()
 			c.dog.mu.Lock()
 			defer c.dog.mu.Unlock()
-			return c.dog.alarm - time.Since(c.dog.epoch.at)
+			return c.dog.wakeAt - time.Since(c.dog.epoch.at)
 		}
 		mustPair(t, c.Mutex("k", TTL(12*time.Hour)))
 		time.Sleep(time.Second)

@@ -206,8 +206,8 @@ func (t *tenure) vacate() {
 	if t.line == nil {
 		return
 	}
-	if t.turn != nil && t.turn.alarm != nil {
-		t.turn.alarm.Stop()
+	if t.turn != nil && t.turn.timer != nil {
+		t.turn.timer.Stop()
 	}
 	if t.released || t.outcome != nil {
 		t.heardAt = stampOf(time.Now())

@@ -19,7 +19,7 @@ type turn struct {
 	heard  time.Time     // until when the last answer is good
 	others bool          // wait, said the answer
 	failed error         // why there was none
-	alarm  *time.Timer   // rings when the turn may be over; nil if it never was
+	timer  *time.Timer   // fires when the turn may be over; nil if it never was
 
 	// used is the last fencing token that was given out, and reserved the last one
 	// that may be.
@@ -145,10 +145,10 @@ func (t *tenure) watchTurn(now time.Time) {
 	if !turn.others && turn.heard.After(over) {
 		over = turn.heard
 	}
-	if left := max(over.Sub(now), soonest); turn.alarm == nil {
-		turn.alarm = time.AfterFunc(left, t.turnEnds)
+	if left := max(over.Sub(now), soonest); turn.timer == nil {
+		turn.timer = time.AfterFunc(left, t.turnEnds)
 	} else {
-		turn.alarm.Reset(left)
+		turn.timer.Reset(left)
 	}
 }
 

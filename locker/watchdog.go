@@ -27,7 +27,7 @@ type watchdog struct {
 	jobs    agenda
 	firing  []*job        // taken out of the agenda, and told that their time has come
 	wake    chan struct{} // the earliest time has changed
-	alarm   time.Duration // when the watching goroutine will look next, since epoch; 0 while it looks
+	wakeAt  time.Duration // when the watching goroutine will look next, since epoch; 0 while it looks
 	asked   time.Duration // when it was last woken for, since epoch
 	running bool
 	closed  bool
@@ -117,8 +117,8 @@ func (w *watchdog) put(j *job, at moment, early time.Duration) {
 	since := at.by(w.epoch).at.Sub(w.epoch.at)
 	j.early = uint32(early.Microseconds())
 	w.jobs.put(j, since)
-	if since < w.alarm {
-		w.alarm, w.asked = 0, since // it is on its way
+	if since < w.wakeAt {
+		w.wakeAt, w.asked = 0, since // it is on its way
 		select {
 		case w.wake <- struct{}{}:
 		default:
@@ -127,15 +127,15 @@ func (w *watchdog) put(j *job, at moment, early time.Duration) {
 }
 
 const (
-	// idleAlarm is when the goroutine looks again if there is nothing to watch: never.
-	idleAlarm = time.Duration(math.MaxInt64 / 2)
+	// idleWake is when the goroutine looks again if there is nothing to watch: never.
+	idleWake = time.Duration(math.MaxInt64 / 2)
 	// maxDue bounds how many jobs are looked at before it is looked whether another has
 	// become due, so that however many are due at once, the end of a lease is in time.
 	maxDue = 16 * batchSize
 )
 
 func (w *watchdog) watch() {
-	timer := time.NewTimer(idleAlarm)
+	timer := time.NewTimer(idleWake)
 	defer timer.Stop()
 	due, wanted := make([]*job, 0, 2*batchSize), make([]*job, 0, 2*batchSize)
 	for {
@@ -146,7 +146,7 @@ func (w *watchdog) watch() {
 			continue
 		}
 		w.mu.Lock()
-		now, at := time.Since(w.epoch.at), idleAlarm
+		now, at := time.Since(w.epoch.at), idleWake
 		limit := now + suspended.unnoticed()
 		if j := w.jobs.first(); j != nil {
 			at = min(j.at, limit)
@@ -157,7 +157,7 @@ func (w *watchdog) watch() {
 			w.asked = min(w.asked, limit)
 			at = min(at, w.asked)
 		}
-		w.alarm = max(at, 1)
+		w.wakeAt = max(at, 1)
 		w.mu.Unlock()
 		timer.Reset(max(at-time.Since(w.epoch.at), soonest))
 		select {
@@ -176,7 +176,7 @@ func (w *watchdog) takeDue(due []*job) []*job {
 	present := now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.alarm = 0
+	w.wakeAt = 0
 	w.epoch = w.epoch.by(present)
 	now, fill := time.Since(w.epoch.at), w.fill()
 	for len(due) < maxDue {

@@ -19,19 +19,19 @@ func TestOnEndCallsUnlessItIsStopped(t *testing.T) {
 	assert.False(t, stop(), "too late")
 }
 
-// contextWithAlarm has its own way to call.
-type contextWithAlarm struct {
+// contextWithOnEnd has its own way to call.
+type contextWithOnEnd struct {
 	context.Context
 	asked int
 }
 
-func (c *contextWithAlarm) OnEnd(func()) (stop func() bool) {
+func (c *contextWithOnEnd) OnEnd(func()) (stop func() bool) {
 	c.asked++
 	return func() bool { return true }
 }
 
 func TestOnEndAsksTheContext(t *testing.T) {
-	ctx := &contextWithAlarm{Context: t.Context()}
+	ctx := &contextWithOnEnd{Context: t.Context()}
 	assert.True(t, aside.OnEnd(ctx, func() {})())
 	assert.Equal(t, 1, ctx.asked)
 }

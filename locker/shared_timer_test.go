@@ -10,13 +10,13 @@ import (
 )
 
 // A timer that has expired from the start would have run, and not be there to be stopped.
-func TestAlarmThatIsLateIsNotRungAtOnce(t *testing.T) {
+func TestSharedTimerThatIsLateIsNotFiredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := alarm{ring: func() {}}
+		a := sharedTimer{fire: func() {}}
 		for _, how := range []string{"made", "used again"} {
-			a.by(time.Now().Add(-time.Second))
+			a.fireBy(time.Now().Add(-time.Second))
 			assert.True(t, a.timer.Stop(), how)
-			a.off()
+			a.stop()
 		}
 	})
 }
@@ -32,7 +32,7 @@ func TestEndOfATurnThatIsOverIsNotMetAtOnce(t *testing.T) {
 		turn := held.inTurn()
 		for _, how := range []string{"made", "used again"} {
 			held.watchTurn(time.Now())
-			assert.True(t, turn.alarm.Stop(), how)
+			assert.True(t, turn.timer.Stop(), how)
 		}
 	})
 }

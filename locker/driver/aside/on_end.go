@@ -11,13 +11,13 @@ import "context"
 // what [context.AfterFunc] is, but costs nothing with the contexts that package locker
 // makes for most calls.
 func OnEnd(ctx context.Context, f func()) (stop func() bool) {
-	if a, ok := ctx.(alarm); ok {
+	if a, ok := ctx.(endNotifier); ok {
 		return a.OnEnd(f)
 	}
 	return context.AfterFunc(ctx, f)
 }
 
-// An alarm is a context with an OnEnd of its own.
-type alarm interface {
+// An endNotifier is a context with an OnEnd of its own.
+type endNotifier interface {
 	OnEnd(f func()) (stop func() bool)
 }
