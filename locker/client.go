@@ -32,11 +32,11 @@ type Client struct {
 	acquireContexts *contextPool // of requests that take a lock: they end with the client
 	otherContexts   *contextPool // of the others
 
-	attaching  attaching
-	holdings   holdings
-	lines      lines
-	crowd      crowd
-	contention *contention
+	attaching   attaching
+	holdings    holdings
+	lines       lines
+	waiterLimit waiterLimit
+	contention  *contention
 
 	mu         sync.Mutex
 	calls      int           // in progress
@@ -118,7 +118,7 @@ func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 		tail: cfg.label + "|" + cfg.lock.metadata, px: millis(cfg.lock.ttl),
 		contention: newContention(), closed: make(chan struct{}), observers: newObservers(cfg.observers),
 	}
-	c.hub.observers, c.crowd.most = c.observers, int64(cfg.maxWaiters)
+	c.hub.observers, c.waiterLimit.limit = c.observers, int64(cfg.maxWaiters)
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.acquireContexts, c.otherContexts = newContextPool(c.ctx), newContextPool(context.Background())
 	if c.observers != nil {

@@ -73,7 +73,7 @@ func nobodyIsLeft(t *testing.T, f *fakeDeployment, c *Client) {
 	t.Helper()
 	time.Sleep(time.Hour)
 	assert.False(t, f.Exists("k"), "renewed for an hour by nobody")
-	assert.Zero(t, c.crowd.calls.Load(), "counted as waiting")
+	assert.Zero(t, c.waiterLimit.waiting.Load(), "counted as waiting")
 	assert.Empty(t, c.lines.byRecord)
 	assert.Empty(t, c.hub.slots)
 	assert.NoError(t, c.Close())

@@ -140,18 +140,18 @@ func (h *hub) leave(s *slot) {
 	}
 }
 
-// A headcount is of those who wait.
-type headcount struct {
-	all   int
-	its   int // for the same lock
-	locks int // that all of them wait for
+// waiterCounts are of those who wait.
+type waiterCounts struct {
+	all      int
+	sameLock int // for the same lock
+	locks    int // that all of them wait for
 }
 
-// crowd counts those who wait, s included.
-func (h *hub) crowd(s *slot) headcount {
+// countWaiters counts those who wait, s included.
+func (h *hub) countWaiters(s *slot) waiterCounts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return headcount{all: len(h.slots), its: h.wanted[s.mutex.keys.record], locks: len(h.wanted)}
+	return waiterCounts{all: len(h.slots), sameLock: h.wanted[s.mutex.keys.record], locks: len(h.wanted)}
 }
 
 // sleep has s woken at the given time, unless it gets up before.

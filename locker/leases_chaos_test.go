@@ -356,7 +356,7 @@ func nothingIsLeft(t *testing.T, c *Client) {
 	assert.Zero(t, c.jobs())
 	assert.Zero(t, c.dog.underway)
 	assert.Zero(t, c.calls)
-	assert.Zero(t, c.crowd.calls.Load()+c.crowd.asking.Load())
+	assert.Zero(t, c.waiterLimit.waiting.Load()+c.waiterLimit.asking.Load())
 	assert.Empty(t, c.lines.byRecord)
 	assert.Empty(t, c.hub.slots)
 	assert.Empty(t, c.hub.wanted)

@@ -45,8 +45,8 @@ func (m *Mutex) standInLine(ctx context.Context, begun time.Time, again bool) (*
 		if err := m.deadlock(ctx, Owner{}); err != nil {
 			return nil, nil, err
 		}
-		if !m.client.crowd.enter() {
-			lease, err := m.lockUncrowded(ctx, Owner{})
+		if !m.client.waiterLimit.enter() {
+			lease, err := m.lockOverLimit(ctx, Owner{})
 			return nil, lease, err
 		}
 	}
@@ -54,7 +54,7 @@ func (m *Mutex) standInLine(ctx context.Context, begun time.Time, again bool) (*
 	if w != nil {
 		return w, nil, nil
 	}
-	defer m.client.crowd.leave()
+	defer m.client.waiterLimit.leave()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,7 +68,7 @@ func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (lease *Lease, err er
 	again := false // else it leaves, also where the driver or ctx panics
 	defer func() {
 		if !again {
-			m.client.crowd.leave()
+			m.client.waiterLimit.leave()
 		}
 	}()
 	ln, begun := w.line, w.begun

@@ -238,7 +238,7 @@ func TestPassedLeaseLostBeforeItsTokenIsThere(t *testing.T) {
 		f.set(func() { f.before = nil })
 		require.NoError(t, other.Unlock(t.Context()))
 		require.NoError(t, <-got)
-		assert.Zero(t, m.client.crowd.calls.Load())
+		assert.Zero(t, m.client.waiterLimit.waiting.Load())
 	})
 }
 
@@ -308,7 +308,7 @@ func TestCancelledWhileItsTokenIsAskedForGivesTheLockOn(t *testing.T) {
 		assert.ErrorIs(t, <-ended, context.Canceled)
 		synctest.Wait()
 		assert.False(t, f.Exists("k"))
-		assert.Zero(t, m.client.crowd.calls.Load(), "counted as waiting")
+		assert.Zero(t, m.client.waiterLimit.waiting.Load(), "counted as waiting")
 	})
 }
 

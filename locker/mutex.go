@@ -216,10 +216,10 @@ func (m *Mutex) lockAs(ctx context.Context, owner Owner, wait bool) (*Lease, err
 		if err := m.deadlock(ctx, owner); err != nil {
 			return nil, err
 		}
-		if !m.client.crowd.enter() {
-			return m.lockUncrowded(ctx, owner)
+		if !m.client.waiterLimit.enter() {
+			return m.lockOverLimit(ctx, owner)
 		}
-		defer m.client.crowd.leave()
+		defer m.client.waiterLimit.leave()
 	} else if m.linesUp && m.client.lines.waited(m) {
 		return nil, m.stoodInLineFor(ctx)
 	}

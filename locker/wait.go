@@ -136,7 +136,7 @@ func (a *attempt) policy(n int) (time.Duration, bool) {
 	case a.client.hub.listens():
 		policy = listening(a.interval())
 	default:
-		policy = polling(min(time.Duration(a.client.hub.crowd(a.slot).all)*pollPause, pollInterval))
+		policy = polling(min(time.Duration(a.client.hub.countWaiters(a.slot).all)*pollPause, pollInterval))
 	}
 	sleep, again := policy(n, rand.Float64())
 	return min(max(sleep, minSleep), maxSleep), again
@@ -148,9 +148,9 @@ func (a *attempt) policy(n int) (time.Duration, bool) {
 // without another request. Few who want a lock look as often as if nobody waited for others:
 // nobody else finds out that its holder has died who was not the holder when they looked.
 func (a *attempt) interval() time.Duration {
-	crowd := a.client.hub.crowd(a.slot)
-	few := max(pollInterval, time.Duration(crowd.locks)*pollPause) * time.Duration(min(crowd.its, int(keepPlace/pollInterval)))
-	return max(pollInterval, min(time.Duration(crowd.all)*pollPause, few, a.req.ttl/2, keepPlace))
+	counts := a.client.hub.countWaiters(a.slot)
+	few := max(pollInterval, time.Duration(counts.locks)*pollPause) * time.Duration(min(counts.sameLock, int(keepPlace/pollInterval)))
+	return max(pollInterval, min(time.Duration(counts.all)*pollPause, few, a.req.ttl/2, keepPlace))
 }
 
 // sleep waits for a message, the end of the holder's lease, or the time until which
@@ -168,7 +168,7 @@ func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, ove
 	}
 	if locked, ok := errors.AsType[*LockedError](a.reason); ok && locked.Holder.Remaining > 0 {
 		// Everybody else wakes then, too, and the first who looks does so for all.
-		spread := max(10*time.Millisecond, time.Duration(a.client.hub.crowd(a.slot).its)*pollPause)
+		spread := max(10*time.Millisecond, time.Duration(a.client.hub.countWaiters(a.slot).sameLock)*pollPause)
 		if end := locked.Holder.Remaining + time.Millisecond + rand.N(spread); end < d {
 			d, over = end, a.mutex.cfg.retry == nil // the holder may have renewed it
 		}

@@ -72,7 +72,7 @@ func TestNoMoreCallsWaitThanMaxWaiters(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, held.Unlock(t.Context()))
 		require.NotNil(t, granted(got))
-		assert.Zero(t, c.crowd.calls.Load())
+		assert.Zero(t, c.waiterLimit.waiting.Load())
 	})
 }
 
@@ -123,7 +123,7 @@ func TestACrowdedCallOfAServerThatHangs(t *testing.T) {
 			f.heal()
 			cancel()
 			<-waiting
-			assert.Zero(t, c.crowd.asking.Load()+c.crowd.calls.Load())
+			assert.Zero(t, c.waiterLimit.asking.Load()+c.waiterLimit.waiting.Load())
 		}
 	})
 }
@@ -171,7 +171,7 @@ func TestPanicOfALaterLeaderIsNotCounted(t *testing.T) {
 		cancel()
 		assert.ErrorIs(t, <-leader, context.Canceled)
 		assert.NotNil(t, <-panicked)
-		assert.Zero(t, c.crowd.calls.Load())
+		assert.Zero(t, c.waiterLimit.waiting.Load())
 		require.NoError(t, held.Unlock(t.Context()))
 	})
 }
