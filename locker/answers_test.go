@@ -13,8 +13,8 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// The errand's last reply and its end come at the same time.
-func TestErrandEndsBesideItsReply(t *testing.T) {
+// The cleanup's last reply and its end come at the same time.
+func TestCleanupEndsBesideItsReply(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		l, err := f.client(t).Mutex("k", TTL(4*time.Second), NoRenewal()).Lock(t.Context())
 		require.NoError(t, err)

@@ -83,7 +83,7 @@ func (a *attempt) end() {
 func (a *attempt) giveUp(reservation string) {
 	remember := a.remember()
 	c, done := a.undo(reservation, remember)
-	a.errand(c, a.late || a.midway, remember, done)
+	a.cleanUp(c, a.late || a.midway, remember, done)
 }
 
 // undo returns the call that ends what was done under the attempt's present id, and what to
@@ -98,11 +98,11 @@ func (a *attempt) undo(reservation string, remember time.Duration) (c call, done
 	return c, func() {}
 }
 
-// errand has c made in the background until it gets through, for as long as what was taken lasts,
+// cleanUp has c made in the background until it gets through, for as long as what was taken lasts,
 // or a request may still arrive. frees tells that without it the lock may stay taken.
-func (a *attempt) errand(c call, frees bool, arrive time.Duration, done func()) {
+func (a *attempt) cleanUp(c call, frees bool, arrive time.Duration, done func()) {
 	until := time.Now().Add(max(a.req.ttl, 10*time.Second, arrive))
-	a.client.errand(&errand{name: a.req.name, call: c, until: until, frees: frees, done: done})
+	a.client.cleanUp(&cleanup{name: a.req.name, call: c, until: until, frees: frees, done: done})
 }
 
 // remember is for how long the server has to know that the attempt's id is over.
@@ -322,11 +322,11 @@ func (a *attempt) endRound(ctx context.Context) {
 		return
 	}
 	c, done := a.undo("", voidLife(a.req.ttl))
-	a.client.join() // Close lets it become an errand, which it makes itself
+	a.client.join() // Close lets it become a cleanup, which it makes itself
 	a.client.quorum.giveUp(ctx, c, a.taken, func(missed bool) {
 		defer a.client.leave()
 		if missed {
-			a.errand(c, true, 0, done) // the nodes that answer suffice, whatever arrives at the others
+			a.cleanUp(c, true, 0, done) // the nodes that answer suffice, whatever arrives at the others
 		} else {
 			done()
 		}

@@ -129,7 +129,7 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	t.vacate()
 	// A request that takes the lock may arrive also when the detached lease has run out, and others have had the lock.
 	if t.client.quorum == nil && (t.mayArrive() || t.remember > t.term.leftAt(now)) {
-		t.errand(t.voidCall(t.remember), time.Now().Add(t.remember), false)
+		t.cleanUp(t.voidCall(t.remember), time.Now().Add(t.remember), false)
 	}
 	return t.id, true, nil
 }

@@ -197,7 +197,7 @@ func TestDoWhoseReleaseIsRefusedTellsThatWorkHasRun(t *testing.T) {
 					assert.ErrorIs(t, err, want)
 				}
 				f.heal()
-				time.Sleep(errandPause)
+				time.Sleep(cleanupPause)
 				assert.False(t, f.Exists("k"), "it is released in the background")
 			})
 		})

@@ -264,7 +264,7 @@ func TestReleaseGoesOnForAsLongAsAnExtendHasLengthened(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		require.True(t, f.Exists("k"))
 		f.heal()
-		time.Sleep(2 * errandPause)
+		time.Sleep(2 * cleanupPause)
 		assert.False(t, f.Exists("k"))
 	})
 }

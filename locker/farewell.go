@@ -9,10 +9,10 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A farewell is the last request of a job: of a tenure, or of an errand.
+// A farewell is the last request of a job: of a tenure, or of a cleanup.
 type farewell struct {
 	call   call
-	tenure *tenure // nil for an errand
+	tenure *tenure // nil for a cleanup
 	name   string
 	until  time.Time
 	frees  bool // without it the lock may stay taken
@@ -32,7 +32,7 @@ func (c *Client) finish(jobs []*job) {
 			if call, lapse, ok := t.startClose(); ok {
 				last = append(last, farewell{call: call, tenure: t, name: t.mutex.name, until: lapse, frees: true})
 			}
-		case *errand:
+		case *cleanup:
 			if f := (farewell{call: t.call, name: t.name, until: t.until, frees: t.frees}); f.frees {
 				last = append(last, f)
 			} else {
@@ -126,7 +126,7 @@ func slowest(batch []farewell) time.Duration {
 // heard tells whether r ends the farewell.
 func (f farewell) heard(r driver.Result) bool {
 	if f.tenure == nil {
-		err := errandReply(f.call, r.Value, r.Err)
+		err := cleanupReply(f.call, r.Value, r.Err)
 		return err == nil || mostDone(err)
 	}
 	err := r.Err

@@ -554,7 +554,7 @@ func TestChangeOfALeaseInWhichTheDriverPanicsHoldsNothing(t *testing.T) {
 				f.heal()
 				require.NoError(t, lease.Unlock(t.Context()))
 				require.NoError(t, again.Unlock(t.Context()))
-				time.Sleep(errandPause)
+				time.Sleep(cleanupPause)
 				assert.False(t, f.Exists("k"))
 			})
 		})

@@ -130,7 +130,7 @@ func TestGrantThatOutlastsTheLeaseIsReleasedAfterAnOutage(t *testing.T) {
 		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
 		time.Sleep(5 * time.Second)
 		f.set(func() { f.before = nil })
-		time.Sleep(errandPause)
+		time.Sleep(cleanupPause)
 		assert.False(t, f.Exists("k"), "%v left", f.TTL("k"))
 	})
 }

@@ -465,7 +465,7 @@ func TestLateRequestAfterAnOutage(t *testing.T) {
 					time.Sleep(2 * ttl)
 					require.False(t, f.Exists("k"))
 					f.heal()
-					time.Sleep(errandPause + DefaultAttemptTimeout)
+					time.Sleep(cleanupPause + DefaultAttemptTimeout)
 					arrive(t)
 					assert.False(t, f.Exists("k"), "it is held by nobody, for %v", f.TTL("k"))
 				})
@@ -486,7 +486,7 @@ func TestReleaseOfALongLeaseThatWasAskedForTwiceGoesOnUntilItLapses(t *testing.T
 		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
 		time.Sleep(2 * voidLife(ttl))
 		f.heal()
-		time.Sleep(errandPause + DefaultAttemptTimeout)
+		time.Sleep(cleanupPause + DefaultAttemptTimeout)
 		assert.False(t, f.Exists("k"))
 	})
 }

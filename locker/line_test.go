@@ -325,7 +325,7 @@ func TestCancelledWhileItsTokenIsAskedForWaitsForNothing(t *testing.T) {
 		assert.ErrorIs(t, <-ended, context.DeadlineExceeded)
 		assert.Equal(t, time.Second, time.Since(begun))
 		f.heal()
-		time.Sleep(errandPause)
+		time.Sleep(cleanupPause)
 		assert.False(t, f.Exists("k"))
 	})
 }

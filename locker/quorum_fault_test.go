@@ -563,7 +563,7 @@ func TestQuorumCleansUpBesideADeadNode(t *testing.T) {
 		assert.False(t, nodes[0].Exists("k"))
 		time.Sleep(3 * time.Second)
 		c.dog.mu.Lock()
-		assert.Zero(t, c.dog.underway)
+		assert.Zero(t, c.dog.cleanups)
 		c.dog.mu.Unlock()
 		_, err = c.Mutex("k").TryLock(t.Context())
 		require.ErrorIs(t, err, ErrLocked)

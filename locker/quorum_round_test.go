@@ -101,7 +101,7 @@ func (f *fakeDeployment) answersLate(d time.Duration) {
 	})
 }
 
-// A round that failed does not stand in the way of the next one, though the errand that
+// A round that failed does not stand in the way of the next one, though the cleanup that
 // cleans up after it has to wait for nodes that are down.
 func TestQuorumRoundThatFailedIsOverBeforeTheNext(t *testing.T) {
 	quorumBubble(t, 5, func(t *testing.T, nodes fakeQuorum) {

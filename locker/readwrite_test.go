@@ -271,7 +271,7 @@ func TestDowngradeThatDoesNotReturnHoldsNothing(t *testing.T) {
 					_, _ = w.Downgrade(t.Context())
 					t.Error("it returned")
 				}()
-				time.Sleep(errandPause)
+				time.Sleep(cleanupPause)
 				assert.False(t, f.Exists("k"))
 			})
 		})

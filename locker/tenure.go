@@ -37,7 +37,7 @@ type tenure struct {
 	unsure    bool        // a release was sent and not answered
 	releasing bool        // a release is in progress
 	inTime    bool        // the lease was in force when that began
-	tidied    atomic.Bool // an errand makes its last request
+	cleaning  atomic.Bool // a cleanup makes its last request
 	held      *Lease      // the first of the handles that hold it; nil once it is over
 	term      term
 	lasts     time.Duration // the TTL that the term is of

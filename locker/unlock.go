@@ -115,7 +115,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 				defer t.mu.Unlock()
 				t.released = true
 				if t.remember > 0 {
-					t.errand(t.releaseCall(), time.Now().Add(t.remember), t.mayArrive())
+					t.cleanUp(t.releaseCall(), time.Now().Add(t.remember), t.mayArrive())
 				}
 				return false, false, t.outcome
 			}
@@ -161,7 +161,7 @@ func (t *tenure) endRelease(outcome error, known bool) {
 	if known {
 		t.released, t.outcome = true, outcome
 	} else if now := now(); t.lapseAt(now).After(now.at) {
-		t.unsure = true // the errand may get it done
+		t.unsure = true // the cleanup may get it done
 	}
 	t.rest.settled()
 	if t.releasing = false; t.gone != nil {
@@ -179,7 +179,7 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 	t.mu.Unlock()
 	defer func() { // also where the driver panics, and somebody recovers
 		if !known {
-			t.errand(c, t.tellUntil(lapse), true)
+			t.cleanUp(c, t.tellUntil(lapse), true)
 		}
 		t.endRelease(outcome, known)
 	}()
@@ -236,11 +236,11 @@ func (t *tenure) tellUntil(lapse time.Time) time.Time {
 	return lapse
 }
 
-// errand has c made in the background, without which the lock may stay taken if it frees.
+// cleanUp has c made in the background, without which the lock may stay taken if it frees.
 // However often Unlock is called, there is one at a time.
-func (t *tenure) errand(c call, until time.Time, frees bool) {
-	if t.tidied.CompareAndSwap(false, true) {
-		t.client.errand(&errand{name: t.mutex.name, call: c, until: until, frees: frees, held: true, done: func() { t.tidied.Store(false) }})
+func (t *tenure) cleanUp(c call, until time.Time, frees bool) {
+	if t.cleaning.CompareAndSwap(false, true) {
+		t.client.cleanUp(&cleanup{name: t.mutex.name, call: c, until: until, frees: frees, held: true, done: func() { t.cleaning.Store(false) }})
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 const batchSize = 64
 
 // A watchdog renews the leases of one client, ends those whose deadline passes, and
-// runs errands: releases that must get through after their caller has gone. One
+// runs cleanups: releases that must get through after their caller has gone. One
 // goroutine watches the times of all jobs and never does I/O, so that no server can
 // delay the end of a lease; a few senders make the requests in batches.
 type watchdog struct {
@@ -35,7 +35,7 @@ type watchdog struct {
 	relief  *time.Timer // for what a batch in the prompt lane has left there; nil at first
 	states  [shards]state
 
-	underway int // errands
+	cleanups int // cleanups
 }
 
 // A job is a request that is made again and again at its own times.

@@ -85,7 +85,7 @@ func TestDeadShardStarvesTheOthers(t *testing.T) {
 	})
 }
 
-func TestErrandsStarveRenewals(t *testing.T) {
+func TestCleanupsStarveRenewals(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c, err := New(sharded{f})
 		require.NoError(t, err)

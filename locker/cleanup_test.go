@@ -19,10 +19,10 @@ import (
 func manyGivenUp(c *Client) {
 	c.dog.mu.Lock()
 	defer c.dog.mu.Unlock()
-	c.dog.underway = maxErrands
+	c.dog.cleanups = maxCleanups
 }
 
-// jobs is how many leases and errands the client has in its care.
+// jobs is how many leases and cleanups the client has in its care.
 func (c *Client) jobs() int {
 	synctest.Wait()
 	c.dog.mu.Lock()
@@ -40,9 +40,9 @@ func TestReleaseAfterAnOutageWithManyCallsThatGaveUp(t *testing.T) {
 		for range 3 {
 			assert.ErrorIs(t, lease.Unlock(t.Context()), ErrUnknown)
 		}
-		assert.Equal(t, 1, c.jobs(), "one errand, however often Unlock is called")
+		assert.Equal(t, 1, c.jobs(), "one cleanup, however often Unlock is called")
 		f.heal()
-		time.Sleep(errandPause)
+		time.Sleep(cleanupPause)
 		assert.False(t, f.Exists("k"), "held for %v more", f.TTL("k"))
 		assert.NoError(t, lease.Unlock(t.Context()))
 		assert.Zero(t, c.jobs())
@@ -195,7 +195,7 @@ func TestReleaseIsTriedMoreAndMoreSeldom(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := tries.Load()
 		time.Sleep(time.Minute)
-		assert.InDelta(t, float64(time.Minute/errandPause), tries.Load()-before, 1)
+		assert.InDelta(t, float64(time.Minute/cleanupPause), tries.Load()-before, 1)
 		f.heal()
 	})
 }
@@ -363,8 +363,8 @@ func TestDetachedLeaseWhoseReplyWasLostIsNotedOnce(t *testing.T) {
 	})
 }
 
-// An errand that is over makes room for another.
-func TestErrandsThatAreOverAreNotCounted(t *testing.T) {
+// A cleanup that is over makes room for another.
+func TestCleanupsThatAreOverAreNotCounted(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		c := f.client(t)
 		must(t, f.client(t).Mutex("k"))
@@ -374,6 +374,6 @@ func TestErrandsThatAreOverAreNotCounted(t *testing.T) {
 		synctest.Wait()
 		c.dog.mu.Lock()
 		defer c.dog.mu.Unlock()
-		assert.Zero(t, c.dog.underway)
+		assert.Zero(t, c.dog.cleanups)
 	})
 }
