@@ -142,7 +142,7 @@ func TestCloseNamesOnlyWhatMayBeHeld(t *testing.T) {
 		assert.ErrorIs(t, <-done, context.Canceled)
 		begun := time.Now()
 		assert.NoError(t, c.Close())
-		assert.LessOrEqual(t, time.Since(begun), courtesyTime)
+		assert.LessOrEqual(t, time.Since(begun), optionalTime)
 		f.heal()
 		assert.NoError(t, held.Unlock(t.Context()))
 	})
@@ -350,7 +350,7 @@ func TestReleaseByCloseWhoseReplyWasLostIsNoLoss(t *testing.T) {
 // What the background has not got done is done by Close: a release, for as long as it waits for one, and, in less time,
 // the leaving of a queue.
 func TestCloseDoesWhatIsLeftToTheBackground(t *testing.T) {
-	for _, silent := range []time.Duration{courtesyTime / 2, 2 * courtesyTime} {
+	for _, silent := range []time.Duration{optionalTime / 2, 2 * optionalTime} {
 		bubble(t, func(t *testing.T, f *fakeDeployment) {
 			held := must(t, f.client(t).Mutex("waited for"))
 			c := f.client(t)
@@ -367,7 +367,7 @@ func TestCloseDoesWhatIsLeftToTheBackground(t *testing.T) {
 			time.AfterFunc(silent, f.heal)
 			require.NoError(t, c.Close())
 			assert.False(t, f.Exists("k"))
-			if silent < courtesyTime {
+			if silent < optionalTime {
 				assert.False(t, f.Exists(held.mutex.keys.queue))
 			}
 		})

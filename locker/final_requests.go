@@ -9,8 +9,8 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A farewell is the last request of a job: of a tenure, or of a cleanup.
-type farewell struct {
+// A finalRequest is what Close asks last for a job: for a tenure, or for a cleanup that is left.
+type finalRequest struct {
 	call   call
 	tenure *tenure // nil for a cleanup
 	name   string
@@ -19,44 +19,44 @@ type farewell struct {
 	unsure bool // the request was made and not answered
 }
 
-// courtesyTime bounds how long Close tries to leave queues, and the like, where the server
+// optionalTime bounds how long Close tries to leave queues, and the like, where the server
 // does not answer.
-const courtesyTime = time.Second
+const optionalTime = time.Second
 
 // finish ends all leases, and then makes the last request of every job.
 func (c *Client) finish(jobs []*job) {
-	var last, courtesies []farewell
+	var required, optional []finalRequest
 	for _, j := range jobs {
 		switch t := j.task.(type) {
 		case *tenure:
 			if call, lapse, ok := t.startClose(); ok {
-				last = append(last, farewell{call: call, tenure: t, name: t.mutex.name, until: lapse, frees: true})
+				required = append(required, finalRequest{call: call, tenure: t, name: t.mutex.name, until: lapse, frees: true})
 			}
 		case *cleanup:
-			if f := (farewell{call: t.call, name: t.name, until: t.until, frees: t.frees}); f.frees {
-				last = append(last, f)
+			if f := (finalRequest{call: t.call, name: t.name, until: t.until, frees: t.frees}); f.frees {
+				required = append(required, f)
 			} else {
-				courtesies = append(courtesies, f)
+				optional = append(optional, f)
 			}
 		}
 	}
 	// At once, so that a part of the deployment that hangs delays no other.
 	var wg sync.WaitGroup
-	begin := func(all []farewell, within time.Duration) {
-		for _, part := range c.parts(all) {
+	begin := func(all []finalRequest, within time.Duration) {
+		for _, part := range c.byShard(all) {
 			for batch := range slices.Chunk(part, batchSize) {
-				wg.Go(func() { c.say(within, batch) })
+				wg.Go(func() { c.sendFinal(within, batch) })
 			}
 		}
 	}
-	begin(last, closeTime)
-	begin(courtesies, courtesyTime)
+	begin(required, closeTime)
+	begin(optional, optionalTime)
 	wg.Wait()
 }
 
-// parts sorts what is to be said by the parts of the deployment.
-func (c *Client) parts(all []farewell) map[int][]farewell {
-	parts := map[int][]farewell{}
+// byShard sorts them by the parts of the deployment.
+func (c *Client) byShard(all []finalRequest) map[int][]finalRequest {
+	parts := map[int][]finalRequest{}
 	for _, f := range all {
 		shard := c.deployment.shard(f.call.key())
 		parts[shard] = append(parts[shard], f)
@@ -64,27 +64,27 @@ func (c *Client) parts(all []farewell) map[int][]farewell {
 	return parts
 }
 
-// say makes the requests until all are answered or the time is over. None keeps the others, or
+// sendFinal makes the requests until all are answered or the time is over. None keeps the others, or
 // the next try, for longer than a request of Unlock may take.
-func (c *Client) say(within time.Duration, batch []farewell) {
+func (c *Client) sendFinal(within time.Duration, batch []finalRequest) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	var unheard []farewell
+	var abandoned []finalRequest
 	for tries, pause := 1, 10*time.Millisecond; ; tries, pause = tries+1, pause*2 {
 		calls := make([]call, len(batch))
 		for i, f := range batch {
 			calls[i] = f.call
 		}
-		var left []farewell
-		request, done := context.WithTimeout(ctx, slowest(batch))
+		var left []finalRequest
+		request, done := context.WithTimeout(ctx, longestAttempt(batch))
 		results := c.deployment.runBatch(request, calls)
 		done()
 		for i, r := range results {
 			f := batch[i]
 			switch {
-			case f.heard(r):
+			case f.settledBy(r):
 			case tries > 1 && noConnection(r.Err): // the first may have met one node's alone
-				unheard = append(unheard, f)
+				abandoned = append(abandoned, f)
 			default:
 				f.unsure = f.unsure || driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
 				left = append(left, f)
@@ -102,7 +102,7 @@ func (c *Client) say(within time.Duration, batch []farewell) {
 		}
 		break
 	}
-	for _, f := range append(unheard, batch...) {
+	for _, f := range append(abandoned, batch...) {
 		if f.tenure != nil {
 			f.tenure.endRelease(nil, false)
 		}
@@ -112,8 +112,8 @@ func (c *Client) say(within time.Duration, batch []farewell) {
 	}
 }
 
-// slowest is how long that of these requests may take that has most time.
-func slowest(batch []farewell) time.Duration {
+// longestAttempt is how long that of these requests may take that has most time.
+func longestAttempt(batch []finalRequest) time.Duration {
 	longest := DefaultAttemptTimeout
 	for _, f := range batch {
 		if f.tenure != nil {
@@ -123,8 +123,9 @@ func slowest(batch []farewell) time.Duration {
 	return longest
 }
 
-// heard tells whether r ends the farewell.
-func (f farewell) heard(r driver.Result) bool {
+// settledBy tells whether r answers it, so that it need not be made again, and notes the outcome of a
+// release.
+func (f finalRequest) settledBy(r driver.Result) bool {
 	if f.tenure == nil {
 		err := cleanupReply(f.call, r.Value, r.Err)
 		return err == nil || mostDone(err)
