@@ -31,20 +31,20 @@ var errDeaf = errors.New("locker: nothing was heard for " + echoLimit.String() +
 // either, which a driver does not tell that connects again and is refused. To subscribe anew tells.
 var errMuted = errors.New("locker: the server has begun to refuse messages of the client to itself, and perhaps its subscription, too; subscribing anew")
 
-// An ear is what the hub knows of a subscription that is up. Its connection may be alive
+// A monitor is what the hub knows of a subscription that is up. Its connection may be alive
 // where no message arrives any more: at a former master, or at a node that has left the
 // Cluster. That only shows by a message of which is known that it must arrive, the echo.
 //
 // The hub's mu guards what is not constant.
-type ear struct {
+type monitor struct {
 	link   *link
 	giveUp context.CancelCauseFunc // ends the subscription
 	state  echoState
-	due    time.Duration // by the hub's vigil, when something has to be done about its silence
-	ever   bool          // it has heard something
+	due    time.Duration // by the hub's waitTime, when something has to be done about its silence
+	ever   bool          // something was heard
 }
 
-// An echoState is what an ear waits for until it is due, if it hears nothing.
+// An echoState is what a monitor waits for until it is due, if it hears nothing.
 type echoState int
 
 const (
@@ -53,15 +53,15 @@ const (
 	echoAnswered                  // the server has taken it
 )
 
-// attend hears what arrives on sub until that ends, or is found to be deaf, and returns
-// why. vain tells that it is deaf, and has been from the beginning.
-func (h *hub) attend(node int, l *link, sub driver.Subscription) (vain bool, err error) {
+// listenOn hears what arrives on sub until that ends, or is found to hear nothing, and returns
+// why. deaf tells that it never has heard anything.
+func (h *hub) listenOn(node int, l *link, sub driver.Subscription) (deaf bool, err error) {
 	ctx, giveUp := context.WithCancelCause(h.ctx)
 	defer giveUp(nil)
-	e := &ear{link: l, giveUp: giveUp}
-	h.watch(node, e)
+	mon := &monitor{link: l, giveUp: giveUp}
+	h.watch(node, mon)
 	err = driver.Listen(ctx, sub, func(m driver.Message, err error) {
-		h.heard(e, err == nil)
+		h.heard(mon, err == nil)
 		if err != nil {
 			h.observers.subscription(Subscription{Node: node, Listening: true, Gap: true, Err: err})
 		}
@@ -69,56 +69,56 @@ func (h *hub) attend(node int, l *link, sub driver.Subscription) (vain bool, err
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ears[node] = nil
+	h.monitors[node] = nil
 	if cause := context.Cause(ctx); errors.Is(cause, errDeaf) || errors.Is(cause, errMuted) {
-		return !e.ever, cause
+		return !mon.ever, cause
 	}
 	return false, err
 }
 
-// watch begins to look after e.
-func (h *hub) watch(node int, e *ear) {
+// watch begins to monitor a subscription.
+func (h *hub) watch(node int, mon *monitor) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ears[node] = e
-	h.restart(e, time.Now())
+	h.monitors[node] = mon
+	h.restart(mon, time.Now())
 	h.probe()
 }
 
-// heard notes that e has heard something: a message, or that the connection is a new one.
-func (h *hub) heard(e *ear, message bool) {
+// heard notes that something has arrived: a message, or that the connection is a new one.
+func (h *hub) heard(mon *monitor, message bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.restart(e, time.Now())
-	e.ever = e.ever || message
+	h.restart(mon, time.Now())
+	mon.ever = mon.ever || message
 }
 
-// restart lets e be silent for a while from now on. It needs mu.
-func (h *hub) restart(e *ear, now time.Time) {
-	e.state, e.due = echoUnasked, h.vigil.at(now)+echoAfter-rand.N(echoAfter/4)
+// restart lets the subscription be silent for a while from now on. It needs mu.
+func (h *hub) restart(mon *monitor, now time.Time) {
+	mon.state, mon.due = echoUnasked, h.waitTime.elapsed(now)+echoAfter-rand.N(echoAfter/4)
 }
 
-// probe does what is due about silent ears, and sets the timer for what is due next. While
+// probe does what is due about silent subscriptions, and sets the timer for what is due next. While
 // nobody waits there is nothing to do. It needs mu.
 func (h *hub) probe() {
 	if len(h.slots) == 0 || h.isClosed {
 		return
 	}
 	now := time.Now()
-	for node, e := range h.ears {
-		if e == nil || e.state == echoAsked {
+	for node, mon := range h.monitors {
+		if mon == nil || mon.state == echoAsked {
 			continue
 		}
-		left := e.due - h.vigil.at(now)
+		left := mon.due - h.waitTime.elapsed(now)
 		switch {
 		case left > 0:
 			h.timer.fireBy(now.Add(left))
-		case e.state == echoUnasked:
-			e.state = echoAsked
-			h.wg.Go(func() { h.echo(e) })
+		case mon.state == echoUnasked:
+			mon.state = echoAsked
+			h.wg.Go(func() { h.echo(mon) })
 		default:
-			h.ears[node] = nil
-			e.giveUp(errDeaf)
+			h.monitors[node] = nil
+			mon.giveUp(errDeaf)
 		}
 	}
 }
@@ -126,20 +126,20 @@ func (h *hub) probe() {
 // echo says something on the channel of the hub. Silence means something only where the
 // server has taken it: an outage is no reason to subscribe anew, and a missing permission is
 // one only where messages have come, so that it is not done again and again.
-func (h *hub) echo(e *ear) {
+func (h *hub) echo(mon *monitor) {
 	ctx, cancel := context.WithTimeout(h.ctx, echoTime)
 	defer cancel()
-	_, err := e.link.doAlone(ctx, driver.Command{Args: []string{"PUBLISH", h.channel, echoMessage}})
+	_, err := mon.link.doAlone(ctx, driver.Command{Args: []string{"PUBLISH", h.channel, echoMessage}})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch now := time.Now(); {
-	case e.state != echoAsked: // it was heard before the reply
-	case e.ever && errors.Is(forbidden(err), ErrPermission):
-		e.giveUp(errMuted)
+	case mon.state != echoAsked: // it was heard before the reply
+	case mon.ever && errors.Is(forbidden(err), ErrPermission):
+		mon.giveUp(errMuted)
 	case err != nil:
-		h.restart(e, now)
+		h.restart(mon, now)
 	default:
-		e.state, e.due = echoAnswered, h.vigil.at(now)+echoLimit
+		mon.state, mon.due = echoAnswered, h.waitTime.elapsed(now)+echoLimit
 	}
 	h.probe()
 }

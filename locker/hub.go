@@ -26,8 +26,8 @@ type hub struct {
 	settled  chan struct{} // closed once it is known whether messages arrive
 	untried  int           // links of which that is not known
 	up       int           // links on which they do
-	vigil    vigil         // goes while there are slots
-	ears     []*ear        // of the links, nil where messages are not known to arrive
+	waitTime stopwatch     // goes while there are slots
+	monitors []*monitor    // of the links, nil where messages are not known to arrive
 	isClosed bool
 
 	ctx  context.Context
@@ -93,7 +93,7 @@ func newHub(links []*link) *hub {
 	ctx, stop := context.WithCancel(context.Background())
 	h := &hub{
 		links: links, untried: len(links), channel: sidePrefix + "c:" + newID(),
-		slots: map[string]*slot{}, wanted: map[string]int{}, settled: make(chan struct{}), ears: make([]*ear, len(links)),
+		slots: map[string]*slot{}, wanted: map[string]int{}, settled: make(chan struct{}), monitors: make([]*monitor, len(links)),
 		ctx: ctx, stop: stop,
 	}
 	h.timer.fire = h.rouse
@@ -107,7 +107,7 @@ func (h *hub) join(m *Mutex, since time.Time) *slot {
 	h.slots[s.reservation] = s
 	h.wanted[m.keys.record]++
 	if len(h.slots) == 1 {
-		h.vigil.begin(time.Now())
+		h.waitTime.start(time.Now())
 		h.probe()
 	}
 	if !h.running && !h.isClosed {
@@ -136,7 +136,7 @@ func (h *hub) leave(s *slot) {
 		delete(h.wanted, record)
 	}
 	if len(h.slots) == 0 {
-		h.vigil.end(time.Now())
+		h.waitTime.stop(time.Now())
 	}
 }
 

@@ -39,11 +39,11 @@ func (h *hub) run(node int, l *link) {
 			h.tried()
 		}
 		if err == nil {
-			var vain bool
-			vain, err = h.attend(node, l, sub)
+			var deaf bool
+			deaf, err = h.listenOn(node, l, sub)
 			sub.Close()
 			h.set(false)
-			if !vain {
+			if !deaf {
 				pause = resubscribePause
 			}
 		}
