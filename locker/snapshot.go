@@ -97,11 +97,11 @@ func (w *watchdog) tenures() []*tenure {
 }
 
 // each calls f for every job.
-func (a *agenda) each(f func(*job)) {
-	for _, e := range a.heap {
+func (s *schedule) each(f func(*job)) {
+	for _, e := range s.heap {
 		f(e.job)
 	}
-	for _, j := range a.shelves {
+	for _, j := range s.buckets {
 		for ; j != nil; j = j.behind {
 			f(j)
 		}

@@ -24,8 +24,8 @@ type watchdog struct {
 
 	mu      sync.Mutex
 	epoch   moment // moves back by what the machine sleeps, so that all times come earlier by that
-	jobs    agenda
-	firing  []*job        // taken out of the agenda, and told that their time has come
+	jobs    schedule
+	firing  []*job        // taken out of the schedule, and told that their time has come
 	wake    chan struct{} // the earliest time has changed
 	wakeAt  time.Duration // when the watching goroutine will look next, since epoch; 0 while it looks
 	asked   time.Duration // when it was last woken for, since epoch
@@ -42,8 +42,8 @@ type watchdog struct {
 type job struct {
 	task
 	at             time.Duration // since the watchdog's epoch
-	before, behind *job          // on its shelf of the agenda
-	place          int32         // in the agenda's heap, from 1, or where it is else
+	before, behind *job          // in its bucket of the schedule
+	place          int32         // in the schedule's heap, from 1, or where it is else
 	early          uint32        // how much sooner it may be looked at, µs
 	need           need          // while it waits for a sender
 }
@@ -93,7 +93,7 @@ func (w *watchdog) remove(j *job) {
 
 func (w *watchdog) end(j *job) {
 	w.jobs.remove(j)
-	j.place = over
+	j.place = jobOver
 }
 
 // move looks at the job at another time, or early before it, if others are looked at
@@ -108,7 +108,7 @@ func (w *watchdog) move(j *job, at moment, early time.Duration) {
 // which the epoch has moved, and would take it for a later one. It needs w.mu.
 func (w *watchdog) put(j *job, at moment, early time.Duration) {
 	switch {
-	case j.place == over:
+	case j.place == jobOver:
 		return
 	case at.at.IsZero():
 		w.end(j)
@@ -220,7 +220,7 @@ func (w *watchdog) close() []*job {
 	defer w.mu.Unlock()
 	jobs := w.jobs.clear()
 	for _, j := range jobs {
-		j.place = over
+		j.place = jobOver
 	}
 	return jobs
 }

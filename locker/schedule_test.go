@@ -10,19 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An agenda gives jobs in the order of their times, however they are moved and removed.
-func TestAgenda(t *testing.T) {
+// A schedule gives jobs in the order of their times, however they are moved and removed.
+func TestSchedule(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		var a agenda
-		// Within a slot, on the shelves, and beyond them.
-		horizon := []int64{slotLength / 4, 20 * slotLength, 2 * shelfCount * slotLength}[seed%3]
+		var a schedule
+		// Within a slot, in the buckets, and beyond them.
+		horizon := []int64{slotLength / 4, 20 * slotLength, 2 * bucketCount * slotLength}[seed%3]
 		var passed time.Duration
 		random := func() time.Duration { return passed + time.Duration(r.Int64N(horizon)) }
 		times := map[*job]time.Duration{}
 		var all []*job
 		for range 300 {
-			switch j := (&job{place: outside}); {
+			switch j := (&job{place: notScheduled}); {
 			case len(all) == 0 || r.IntN(3) == 0:
 				all = append(all, j)
 				times[j] = random()
@@ -38,7 +38,7 @@ func TestAgenda(t *testing.T) {
 				i := r.IntN(len(all))
 				j = all[i]
 				a.remove(j)
-				require.EqualValues(t, outside, j.place)
+				require.EqualValues(t, notScheduled, j.place)
 				a.remove(j) // is out already
 				delete(times, j)
 				all = slices.Delete(all, i, i+1)
@@ -65,25 +65,25 @@ func TestAgenda(t *testing.T) {
 	}
 }
 
-// Of two of one slot, the later one was too far away for the shelves when it came.
-func TestAgendaOfOneSlotInHeapAndOnShelf(t *testing.T) {
-	var a agenda
-	const slot = (shelfCount + 2) * slotLength
+// Of two of one slot, the later one was too far away for the buckets when it came.
+func TestScheduleOfOneSlotInHeapAndInBucket(t *testing.T) {
+	var a schedule
+	const slot = (bucketCount + 2) * slotLength
 	later, sooner := &job{}, &job{}
 	a.put(later, slot+2)
 	a.passed(5 * slotLength)
 	a.put(sooner, slot+1)
-	require.EqualValues(t, onShelf, sooner.place)
+	require.EqualValues(t, inBucket, sooner.place)
 	require.Same(t, sooner, a.first())
 }
 
 // A client may be years old, with more slots behind it than an int counts on a machine of 32 bits.
-func TestAgendaInOrderAfterYears(t *testing.T) {
-	for back := range time.Duration(2 * shelfCount) {
-		var a agenda
+func TestScheduleInOrderAfterYears(t *testing.T) {
+	for back := range time.Duration(2 * bucketCount) {
+		var a schedule
 		passed := (math.MaxInt32 - back) * slotLength
 		a.passed(passed)
-		for _, slots := range []time.Duration{3 * shelfCount, 3, 1, 2} {
+		for _, slots := range []time.Duration{3 * bucketCount, 3, 1, 2} {
 			a.put(&job{}, passed+slots*slotLength)
 		}
 		for before := passed; a.len() > 0; {
