@@ -42,7 +42,7 @@ const (
 // cleanUp begins cl, unless the client is closed or has too many.
 func (c *Client) cleanUp(cl *cleanup) {
 	cl.client, cl.job.task = c, cl
-	if !c.dog.countCleanup(cl, 1) || !c.dog.add(&cl.job, now(), 0) {
+	if !c.watchdog.countCleanup(cl, 1) || !c.watchdog.add(&cl.job, now(), 0) {
 		cl.done()
 		cl.forgotten()
 	}
@@ -69,7 +69,7 @@ func (cl *cleanup) due(now moment) need {
 		cl.end()
 		return need{}
 	}
-	cl.client.dog.move(&cl.job, now.add(time.Minute), 0)
+	cl.client.watchdog.move(&cl.job, now.add(time.Minute), 0)
 	if cl.asked {
 		return need{} // its reply says how to go on
 	}
@@ -101,7 +101,7 @@ func (cl *cleanup) reply(_, now moment, v driver.Value, err error) {
 	}
 	cl.asked = false
 	cl.tries++
-	cl.client.dog.move(&cl.job, moment{next, now.asleep}, 0)
+	cl.client.watchdog.move(&cl.job, moment{next, now.asleep}, 0)
 }
 
 // cleanupReply reads the reply of a cleanup, whose script says by a number that it is done. A
@@ -114,8 +114,8 @@ func cleanupReply(c call, v driver.Value, err error) error {
 }
 
 func (cl *cleanup) end() {
-	cl.client.dog.move(&cl.job, moment{}, 0)
-	cl.client.dog.countCleanup(cl, -1)
+	cl.client.watchdog.move(&cl.job, moment{}, 0)
+	cl.client.watchdog.countCleanup(cl, -1)
 	cl.done()
 }
 

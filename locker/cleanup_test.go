@@ -17,17 +17,17 @@ import (
 // manyGivenUp makes the client one that has as much to clean up as it remembers: a few seconds
 // of an outage with more than a thousand calls a second.
 func manyGivenUp(c *Client) {
-	c.dog.mu.Lock()
-	defer c.dog.mu.Unlock()
-	c.dog.cleanups = maxCleanups
+	c.watchdog.mu.Lock()
+	defer c.watchdog.mu.Unlock()
+	c.watchdog.cleanups = maxCleanups
 }
 
 // jobs is how many leases and cleanups the client has in its care.
 func (c *Client) jobs() int {
 	synctest.Wait()
-	c.dog.mu.Lock()
-	defer c.dog.mu.Unlock()
-	return c.dog.jobs.len()
+	c.watchdog.mu.Lock()
+	defer c.watchdog.mu.Unlock()
+	return c.watchdog.jobs.len()
 }
 
 func TestReleaseAfterAnOutageWithManyCallsThatGaveUp(t *testing.T) {
@@ -372,8 +372,8 @@ func TestCleanupsThatAreOverAreNotCounted(t *testing.T) {
 			require.ErrorIs(t, <-lockEnds(within(t, time.Second), c.Mutex("k")), ErrLocked)
 		}
 		synctest.Wait()
-		c.dog.mu.Lock()
-		defer c.dog.mu.Unlock()
-		assert.Zero(t, c.dog.cleanups)
+		c.watchdog.mu.Lock()
+		defer c.watchdog.mu.Unlock()
+		assert.Zero(t, c.watchdog.cleanups)
 	})
 }

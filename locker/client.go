@@ -21,7 +21,7 @@ type Client struct {
 	deployment deployment
 	quorum     *quorum // nil on one deployment
 	store      *store
-	dog        *watchdog
+	watchdog   *watchdog
 	hub        *hub
 	cfg        clientConfig
 	observers  *observers      // nil if there are none
@@ -114,7 +114,7 @@ func newConfig(opts []ClientOption) (clientConfig, error) {
 
 func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
 	c := &Client{
-		deployment: d, quorum: q, store: s, dog: newWatchdog(d), hub: newHub(d.links()), cfg: cfg,
+		deployment: d, quorum: q, store: s, watchdog: newWatchdog(d), hub: newHub(d.links()), cfg: cfg,
 		tail: cfg.label + "|" + cfg.lock.metadata, px: millis(cfg.lock.ttl),
 		contention: newContention(), closed: make(chan struct{}), observers: newObservers(cfg.observers),
 	}
@@ -271,7 +271,7 @@ func (c *Client) Close() error {
 	c.lines.close()
 	c.stop()
 	c.settle(closeTime)
-	c.finish(c.dog.close())
+	c.finish(c.watchdog.close())
 	c.settle(time.Second) // an Unlock that was faster than the watchdog's end
 	c.hub.close()
 	c.err = c.deployment.close()

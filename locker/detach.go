@@ -125,7 +125,7 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	t.letGo(l)
 	t.rest.leave()
 	t.released, t.outcome, l.detached = true, ErrReleased, true
-	t.client.dog.remove(&t.job)
+	t.client.watchdog.remove(&t.job)
 	t.vacate()
 	// A request that takes the lock may arrive also when the detached lease has run out, and others have had the lock.
 	if t.client.quorum == nil && (t.mayArrive() || t.remember > t.term.leftAt(now)) {

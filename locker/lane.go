@@ -32,22 +32,22 @@ func (n need) kind() int { return bits.Len64(uint64(n.patience / (20 * time.Mill
 // hangs holds up no other: one renewal that has failed is no reason to stand behind
 // thousands, and when a node dies the first that notice are of dozens of parts.
 type lane struct {
-	queues  []*queue // by shard
+	queues  []*shardQueue // by shard
 	senders int
 	turns   int
 	busy    [len(hungSenders)]int // senders that serve queues, by how these had hung
 	further int                   // of the batches under way, those that are not the first of their queue
 }
 
-// A queue has jobs in the order in which they came.
-type queue struct {
+// A shardQueue has jobs in the order in which they came.
+type shardQueue struct {
 	jobs     []*job
 	turn     int // the last one that it had
 	underway int // batches
 }
 
-// A state is what the last batches say about a part of the deployment.
-type state struct {
+// A shardState is what the last batches say about a part of the deployment.
+type shardState struct {
 	suspect bool      // it did not answer the last one
 	hung    uint8     // how many in a row kept a sender for long, up to hungOften
 	since   time.Time // when the last of these ended
@@ -99,8 +99,8 @@ func (w *watchdog) fill() int {
 	return 16 * batchSize
 }
 
-// queue gives jobs to the senders.
-func (w *watchdog) queue(jobs []*job) {
+// enqueue gives jobs to the senders.
+func (w *watchdog) enqueue(jobs []*job) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -120,7 +120,7 @@ func (w *watchdog) queue(jobs []*job) {
 
 func (l *lane) put(j *job) {
 	for len(l.queues) <= int(j.need.shard) {
-		l.queues = append(l.queues, &queue{})
+		l.queues = append(l.queues, &shardQueue{})
 	}
 	q := l.queues[j.need.shard]
 	q.jobs = append(q.jobs, j)
@@ -129,7 +129,7 @@ func (l *lane) put(j *job) {
 // next is the queue whose turn it is, and how its part of the deployment has hung, of which
 // the prompt lane takes no note; nil if no job can be served. First come those that have hung
 // least, and of these who has waited for longest. It needs w.mu.
-func (w *watchdog) next(i int) (next *queue, hung uint8) {
+func (w *watchdog) next(i int) (next *shardQueue, hung uint8) {
 	l, sharded := &w.lanes[i], w.deployment.sharded()
 	for n, q := range l.queues {
 		if len(q.jobs) == 0 {
@@ -206,7 +206,7 @@ func (w *watchdog) serve(i int) {
 }
 
 // begin and end are told of each batch of q.
-func (l *lane) begin(q *queue, hung uint8) {
+func (l *lane) begin(q *shardQueue, hung uint8) {
 	l.turns++
 	q.turn = l.turns
 	l.busy[hung]++
@@ -215,7 +215,7 @@ func (l *lane) begin(q *queue, hung uint8) {
 	}
 }
 
-func (l *lane) end(q *queue, hung uint8) {
+func (l *lane) end(q *shardQueue, hung uint8) {
 	l.busy[hung]--
 	if q.underway--; q.underway > 0 {
 		l.further--
@@ -224,7 +224,7 @@ func (l *lane) end(q *queue, hung uint8) {
 
 // take removes the jobs of the next batch: the first, and those of its kind not
 // far behind it.
-func (q *queue) take(most int) []*job {
+func (q *shardQueue) take(most int) []*job {
 	kind := q.jobs[0].need.kind()
 	n := min(len(q.jobs), 4*most)
 	batch, left := make([]*job, 0, min(n, most)), []*job(nil)
@@ -276,7 +276,7 @@ func (w *watchdog) send(batch []*job) {
 	w.mu.Unlock()
 }
 
-func (s *state) note(begun, ended time.Time, silent, hung bool) {
+func (s *shardState) note(begun, ended time.Time, silent, hung bool) {
 	s.suspect = silent || hung
 	switch {
 	case !hung:

@@ -125,7 +125,7 @@ func TestPartsOfThePromptLaneShareFurtherBatches(t *testing.T) {
 			p.put(&job{need: need{time.Second, false, shard}})
 		}
 	}
-	begin := func() (q *queue) {
+	begin := func() (q *shardQueue) {
 		if q, _ = w.next(promptLane); q != nil {
 			q.take(1)
 			p.begin(q, 0)
@@ -133,7 +133,7 @@ func TestPartsOfThePromptLaneShareFurtherBatches(t *testing.T) {
 		return q
 	}
 	add(0, 2*maxFurther)
-	var under []*queue
+	var under []*shardQueue
 	for q := begin(); q != nil; q = begin() {
 		under = append(under, q)
 	}
@@ -201,7 +201,7 @@ func TestShardsOfTheSlowLaneTakeTurns(t *testing.T) {
 }
 
 func TestHungBatchesThatWereUnderWayTogetherCountOnce(t *testing.T) {
-	var s state
+	var s shardState
 	at := func(seconds int) time.Time { return time.Time{}.Add(time.Duration(seconds) * time.Second) }
 	s.note(at(1), at(3), true, true)
 	s.note(at(2), at(4), true, true)
@@ -239,8 +239,8 @@ func TestABatchThatFailedSoonHasNotHung(t *testing.T) {
 				}
 			})
 			lease.tenure.job.need = need{patience: time.Second, shard: uint8(part)}
-			client.dog.send([]*job{&lease.tenure.job})
-			assert.Equal(t, test.hung, client.dog.states[part].hung, "after %v", test.took)
+			client.watchdog.send([]*job{&lease.tenure.job})
+			assert.Equal(t, test.hung, client.watchdog.states[part].hung, "after %v", test.took)
 			f.heal()
 		})
 	}
@@ -307,7 +307,7 @@ func TestPartsThatAreDueTogetherAreAskedTogether(t *testing.T) {
 					return ctx.Err()
 				}
 			})
-			client.dog.queue(jobs)
+			client.watchdog.enqueue(jobs)
 			synctest.Wait()
 			f.set(func() { assert.Len(t, asked, 2) })
 			f.heal()

@@ -238,7 +238,7 @@ func (l *Lease) lengthen(ctx context.Context, ttl time.Duration) (over, err erro
 		over = l.cause // it may have been given up since
 		t.lose(err)
 		t.mu.Unlock()
-		t.client.dog.remove(&t.job)
+		t.client.watchdog.remove(&t.job)
 	}
 	return over, err
 }

@@ -354,7 +354,7 @@ func (h *leaseHistory) nobodyIsForgotten(end time.Time, soon time.Duration) {
 func nothingIsLeft(t *testing.T, c *Client) {
 	t.Helper()
 	assert.Zero(t, c.jobs())
-	assert.Zero(t, c.dog.cleanups)
+	assert.Zero(t, c.watchdog.cleanups)
 	assert.Zero(t, c.calls)
 	assert.Zero(t, c.waiterLimit.waiting.Load()+c.waiterLimit.asking.Load())
 	assert.Empty(t, c.lines.byRecord)

@@ -63,7 +63,7 @@ func (t *tenure) due(now moment) (renewal need) {
 // plan tells the watchdog when to look at the tenure again. It needs t.mu.
 func (t *tenure) plan() {
 	at, early := t.next()
-	t.client.dog.move(&t.job, at, early)
+	t.client.watchdog.move(&t.job, at, early)
 }
 
 // next is when that is, zero once the tenure is over, and how much sooner it may be. It
@@ -152,7 +152,7 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 		err = heldReply(v)
 	}
 	// Close breaks off what is in flight, which says nothing about the server.
-	brokenOff := err != nil && !errors.Is(err, ErrNotHeld) && t.client.dog.ctx.Err() != nil
+	brokenOff := err != nil && !errors.Is(err, ErrNotHeld) && t.client.watchdog.ctx.Err() != nil
 	if t.held != nil && !brokenOff && t.client.observers != nil {
 		t.observeRenewal(sent, now, err)
 	}

@@ -218,13 +218,13 @@ func TestHungBatchDelaysNoRenewal(t *testing.T) {
 			jobs[i].need = need{patience: 2 * time.Second}
 		}
 		for range 2 {
-			c.dog.queue(jobs)
+			c.watchdog.enqueue(jobs)
 			time.Sleep(2 * soon)
 			renewed := 0
 			for _, size := range log.take() {
 				renewed += size
 			}
-			assert.GreaterOrEqual(t, renewed, n-c.dog.maxBatch(), "all but the batch that hangs")
+			assert.GreaterOrEqual(t, renewed, n-c.watchdog.maxBatch(), "all but the batch that hangs")
 			time.Sleep(time.Second)
 			<-hung
 		}

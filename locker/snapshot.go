@@ -42,7 +42,7 @@ type WaitingInfo struct {
 // a moment if there are very many. Of a closed client it is empty.
 func (c *Client) Snapshot() Snapshot {
 	var s Snapshot
-	for _, t := range c.dog.tenures() {
+	for _, t := range c.watchdog.tenures() {
 		if lease, held := t.describe(); held {
 			s.Leases = append(s.Leases, lease)
 		}

@@ -263,9 +263,9 @@ func TestTheWatchdogSleepsWhereNothingIsHeld(t *testing.T) {
 		c := f.client(t)
 		next := func() time.Duration {
 			synctest.Wait()
-			c.dog.mu.Lock()
-			defer c.dog.mu.Unlock()
-			return c.dog.wakeAt - time.Since(c.dog.epoch.at)
+			c.watchdog.mu.Lock()
+			defer c.watchdog.mu.Unlock()
+			return c.watchdog.wakeAt - time.Since(c.watchdog.epoch.at)
 		}
 		mustPair(t, c.Mutex("k", TTL(12*time.Hour)))
 		time.Sleep(time.Second)

@@ -104,7 +104,7 @@ func (t *tenure) watch(apart bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at, early := t.next()
-	if !t.client.dog.add(&t.job, at, early) {
+	if !t.client.watchdog.add(&t.job, at, early) {
 		return false
 	}
 	if t.rest.begin(t) {

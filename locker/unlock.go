@@ -122,7 +122,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 			t.beginRelease(asked)
 			renewal := t.awaitable()
 			t.mu.Unlock()
-			t.client.dog.remove(&t.job)
+			t.client.watchdog.remove(&t.job)
 			if renewal != nil {
 				// Nothing of a lease shall be on its way after Unlock. If it does not end
 				// in time it does no harm, as it creates nothing.

@@ -33,7 +33,7 @@ type watchdog struct {
 	closed  bool
 	lanes   [2]lane
 	relief  *time.Timer // for what a batch in the prompt lane has left there; nil at first
-	states  [shards]state
+	states  [shards]shardState
 
 	cleanups int // cleanups
 }
@@ -142,7 +142,7 @@ func (w *watchdog) watch() {
 		due = w.takeDue(due[:0])
 		if len(due) > 0 {
 			wanted = fire(due, wanted[:0])
-			w.queue(wanted)
+			w.enqueue(wanted)
 			continue
 		}
 		w.mu.Lock()
