@@ -69,7 +69,7 @@ func BenchmarkRenewals(b *testing.B) {
 		t := leases[i*7919%n].tenure
 		i++
 		t.mu.Lock()
-		t.renewAt = stampOf(time.Now())
+		t.renewAt = monoTimeOf(time.Now())
 		t.plan()
 		t.mu.Unlock()
 		for int64(i)-conn.leases.Load() > 8*batchSize {

@@ -274,7 +274,7 @@ func (l *Lease) extended(sent moment, ttl time.Duration) error {
 		return l.cause
 	}
 	// The watchdog looks at the time it had planned, and finds the new deadline.
-	sent = sent.by(now)
+	sent = sent.asOf(now)
 	t.armed(now, sent, ttl)
 	if !l.mutex.cfg.renew {
 		l.bound.own = l.bound.own.later(newTerm(sent, ttl))

@@ -29,7 +29,7 @@ type line struct {
 	reason  error // why the leader does not have the lock, as far as it knows
 	// silent is when the first request was made since which those who led have had no answer;
 	// zero if the last one was answered.
-	silent stamp
+	silent monoTime
 
 	first, last *waiter
 }
@@ -267,7 +267,7 @@ func (ln *line) asks(at time.Time) {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
 	if ln.silent == 0 {
-		ln.silent = stampOf(at)
+		ln.silent = monoTimeOf(at)
 	}
 }
 

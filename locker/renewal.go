@@ -106,7 +106,7 @@ func (t *tenure) begin(now moment, patience time.Duration) (call, bool) {
 	t.checkAt(now)
 	ttl := t.renewalTTL()
 	if ttl == 0 {
-		t.renewAt = stampOf(now.at) // for a handle that wants it again
+		t.renewAt = monoTimeOf(now.at) // for a handle that wants it again
 		return call{}, false
 	}
 	t.renewing, t.asked = true, ttl
@@ -145,7 +145,7 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.catchUp(now)
-	sent = sent.by(now)
+	sent = sent.asOf(now)
 	t.renewing = false
 	t.landed()
 	if err == nil {
@@ -160,7 +160,7 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	case t.held == nil, brokenOff:
 	case err == nil:
 		t.armed(now, sent, t.asked)
-		t.renewAt = stampOf(renewalTime(sent.at, t.asked))
+		t.renewAt = monoTimeOf(renewalTime(sent.at, t.asked))
 	case errors.Is(err, ErrNotHeld):
 		t.lose(err)
 	default:
@@ -174,7 +174,7 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 		if t.lastErr == nil || refused || !final && says {
 			t.lastErr = cmp.Or(refusal(t.mutex.name, err), err)
 		}
-		t.renewAt = stampOf(now.at.Add(retryPause(t.asked)))
+		t.renewAt = monoTimeOf(now.at.Add(retryPause(t.asked)))
 	}
 	t.checkAt(now)
 	t.plan()

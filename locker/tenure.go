@@ -42,18 +42,18 @@ type tenure struct {
 	term      term
 	lasts     time.Duration // the TTL that the term is of
 	// lapse is when the server has certainly let go, if no request is in flight.
-	lapse   stamp
-	renewAt stamp // zero while a renewal is asked for
-	lastErr error // of the last renewal, if it failed
+	lapse   monoTime
+	renewAt monoTime // zero while a renewal is asked for
+	lastErr error    // of the last renewal, if it failed
 
 	renewing  bool          // a renewal is in flight
 	may       nodeSet       // nodes of a quorum that may have given it, if rest is nil
 	extending uint32        // requests of Extend in flight
 	renewed   chan struct{} // closed when all these have ended, if somebody waits for that
 	asked     time.Duration // the TTL that the renewal asks for
-	begun     stamp
-	heardAt   stamp // when the server has last spoken of it, after it was begun; for its line
-	turn      *turn // in which it is passed on; nil before anybody has stood in line for it
+	begun     monoTime
+	heardAt   monoTime // when the server has last spoken of it, after it was begun; for its line
+	turn      *turn    // in which it is passed on; nil before anybody has stood in line for it
 
 	gone chan struct{} // closed when the release ends, if somebody waits for that
 	// outcome is what Unlock of any handle says. Before the release it is the
@@ -89,12 +89,12 @@ func newLease(m *Mutex, g grant) *Lease {
 	t, l := &both.tenure, &both.lease
 	t.job.task = t
 	now := now()
-	sent := g.sent.by(now)
+	sent := g.sent.asOf(now)
 	t.admit(l, m, sent, g.ttl)
 	t.armed(now, sent, g.ttl)
 	t.mayArm(now.at, m.ttl) // its requests asked for as much
-	t.renewAt = stampOf(firstRenewalTime(sent.at, g.ttl))
-	t.begun = stampOf(now.at)
+	t.renewAt = monoTimeOf(firstRenewalTime(sent.at, g.ttl))
+	t.begun = monoTimeOf(now.at)
 	return l
 }
 
@@ -157,10 +157,10 @@ func (t *tenure) catchUp(now moment) (slept bool) {
 		return false
 	}
 	before := t.term
-	t.lapse = stampOf(t.lapseAt(now))
-	t.term = before.by(now)
+	t.lapse = monoTimeOf(t.lapseAt(now))
+	t.term = before.asOf(now)
 	if t.renewAt != 0 {
-		t.renewAt += stamp(before.asleep - t.term.asleep)
+		t.renewAt += monoTime(before.asleep - t.term.asleep)
 	}
 	return true
 }
@@ -210,7 +210,7 @@ func (t *tenure) vacate() {
 		t.turn.timer.Stop()
 	}
 	if t.released || t.outcome != nil {
-		t.heardAt = stampOf(time.Now())
+		t.heardAt = monoTimeOf(time.Now())
 	}
 	led := t.line.vacate(t, t.turn != nil && t.turn.others)
 	if led && t.released && t.outcome == nil { // else the lock is not known to be free
@@ -267,7 +267,7 @@ func (t term) later(other term) term {
 // was suspended, though not after the server has let go. It needs t.mu.
 func (t *tenure) lapseAt(now moment) time.Time {
 	lapse := t.lapse.time()
-	past := moment{lapse, t.term.asleep}.by(now).at
+	past := moment{lapse, t.term.asleep}.asOf(now).at
 	if t.renewing {
 		past = past.Add(t.asked)
 	}
@@ -280,7 +280,7 @@ func (t *tenure) lapseAt(now moment) time.Time {
 // mayArm notes that a request may arm ttl on the server until then. It needs t.mu.
 func (t *tenure) mayArm(then time.Time, ttl time.Duration) {
 	if lapse := then.Add(ttl); !t.lapse.after(lapse) {
-		t.lapse = stampOf(lapse)
+		t.lapse = monoTimeOf(lapse)
 	}
 }
 

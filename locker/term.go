@@ -23,12 +23,16 @@ func lateness(ttl time.Duration) time.Duration {
 	return max(ttl/20, 100*time.Millisecond)
 }
 
-// A moment is taken before a request is written.
+// A moment is a time and what the machine had slept by then, of which the monotonic clock knows
+// nothing. Two moments between which it has slept are compared once the earlier one stands
+// [moment.asOf] the later. That of a request is taken before the request is written.
 type moment struct {
 	at     time.Time
 	asleep time.Duration // how long the machine had been suspended by then
 }
 
+// now is the present moment, where it may be a second before a suspension is noticed; see
+// [suspendClock.recent].
 func now() moment {
 	t := time.Now()
 	return moment{at: t, asleep: suspended.recent(t)}
@@ -36,9 +40,9 @@ func now() moment {
 
 func (m moment) add(d time.Duration) moment { return moment{m.at.Add(d), m.asleep} }
 
-// by is m as it stands at a later moment: what the machine has slept in between, of which the
+// asOf is m as it stands at a later moment: what the machine has slept in between, of which the
 // monotonic clock knows nothing, has passed for the server.
-func (m moment) by(now moment) moment {
+func (m moment) asOf(now moment) moment {
 	if slept := now.asleep - m.asleep; slept > suspendedNoise {
 		at := now.at.Add(m.at.Sub(now.at)) // the wall clock, which people read, has gone on already
 		return moment{at.Add(-slept), now.asleep}
@@ -76,10 +80,10 @@ func newBound(m *Mutex, from moment, ttl time.Duration) *bound {
 // catchUp brings both times to the present, if the machine was suspended.
 func (b *bound) catchUp(now moment) {
 	if !b.limit.deadline.IsZero() && b.limit.behind(now) {
-		b.limit = b.limit.by(now)
+		b.limit = b.limit.asOf(now)
 	}
 	if b.own.behind(now) {
-		b.own = b.own.by(now)
+		b.own = b.own.asOf(now)
 	}
 }
 
@@ -96,12 +100,12 @@ func (t term) left(asleep time.Duration) time.Duration {
 
 func (t term) leftAt(now moment) time.Duration {
 	if t.behind(now) {
-		return t.by(now).deadline.Sub(now.at)
+		return t.asOf(now).deadline.Sub(now.at)
 	}
 	return t.deadline.Sub(now.at)
 }
 
-func (t term) by(now moment) term {
-	m := moment{t.deadline, t.asleep}.by(now)
+func (t term) asOf(now moment) term {
+	m := moment{t.deadline, t.asleep}.asOf(now)
 	return term{m.at, m.asleep}
 }

@@ -198,7 +198,7 @@ func (t *tenure) inquire(c call) {
 	}
 	if t.turn.failed = err; err == nil {
 		heard := time.Now()
-		t.heardAt, t.turn.others, t.turn.heard = stampOf(heard), others, heard.Add(hearTime+heard.Sub(sent))
+		t.heardAt, t.turn.others, t.turn.heard = monoTimeOf(heard), others, heard.Add(hearTime+heard.Sub(sent))
 		// What an earlier answer has reserved beyond that is another's to draw: the server has lost it since.
 		t.turn.reserved = reserved
 	} else if errors.Is(err, ErrNotHeld) {

@@ -114,7 +114,7 @@ func (w *watchdog) put(j *job, at moment, early time.Duration) {
 		w.end(j)
 		return
 	}
-	since := at.by(w.epoch).at.Sub(w.epoch.at)
+	since := at.asOf(w.epoch).at.Sub(w.epoch.at)
 	j.early = uint32(early.Microseconds())
 	w.jobs.put(j, since)
 	if since < w.wakeAt {
@@ -177,7 +177,7 @@ func (w *watchdog) takeDue(due []*job) []*job {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wakeAt = 0
-	w.epoch = w.epoch.by(present)
+	w.epoch = w.epoch.asOf(present)
 	now, fill := time.Since(w.epoch.at), w.fill()
 	for len(due) < maxDue {
 		j := w.jobs.first()

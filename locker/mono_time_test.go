@@ -23,14 +23,14 @@ func TestALeaseAndItsLineTakeNoMoreMemoryUnnoticed(t *testing.T) {
 func TestStamp(t *testing.T) {
 	check := func(t *testing.T) {
 		at := time.Now()
-		s := stampOf(at)
+		s := monoTimeOf(at)
 		assert.NotZero(t, s)
 		assert.True(t, s.time().Equal(at))
-		assert.Equal(t, time.Second, (s + stamp(time.Second)).sub(at))
+		assert.Equal(t, time.Second, (s + monoTime(time.Second)).sub(at))
 		assert.True(t, s.after(at.Add(-1)))
 		assert.False(t, s.after(at))
-		assert.False(t, stamp(0).after(at), "which is no time")
-		assert.False(t, stamp(0).after(at.Add(-time.Hour)), "which is no time")
+		assert.False(t, monoTime(0).after(at), "which is no time")
+		assert.False(t, monoTime(0).after(at.Add(-time.Hour)), "which is no time")
 	}
 	check(t)
 	synctest.Test(t, check) // whose clock shows another year
