@@ -130,7 +130,7 @@ func (l *link) runBatch(ctx context.Context, calls []call) []driver.Result {
 		case gone && r.Err != nil:
 			continue // a lease that might not be held is not held
 		case gone && held(r):
-			l.apart.Store(true)
+			l.noBundles.Store(true)
 		}
 		results[alone[i]] = r
 	}
@@ -154,7 +154,7 @@ func held(r driver.Result) bool { return r.Err == nil && r.Value == int64(1) }
 // together tells whether calls about several locks can be made as one. In a Cluster
 // they lie in different slots, and on different nodes.
 func (l *link) together() bool {
-	return l.described.Load() && !l.cluster.Load() && !l.apart.Load()
+	return l.described.Load() && !l.cluster.Load() && !l.noBundles.Load()
 }
 
 // refused tells that the server has refused a bundle for a reason that may not hold for
@@ -166,7 +166,7 @@ func (l *link) refused(err error) bool {
 		return false
 	}
 	if reply.Code == "CROSSSLOT" {
-		l.apart.Store(true)
+		l.noBundles.Store(true)
 	}
 	return true
 }

@@ -32,7 +32,7 @@ func (l *Lease) upgrade(ctx context.Context, wait bool) (*Lease, error) {
 	both, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
-	return l.in(both, ctx, modeWrite, wait)
+	return l.changeMode(both, ctx, modeWrite, wait)
 }
 
 // Downgrade turns the lease from writing to reading without a gap in which another
@@ -46,7 +46,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if err := l.changeable(modeWrite, "downgrade"); err != nil {
 		return l.unchanged(ctx, modeRead, err)
 	}
-	return l.in(ctx, ctx, modeRead, false)
+	return l.changeMode(ctx, ctx, modeRead, false)
 }
 
 // yieldTo gives the lease up, for which its owner has reading now. It was held until after that
@@ -78,13 +78,13 @@ func changeTo(to mode) (op string) {
 // unchanged has observers told of a change that is refused before anything is asked, as of other
 // calls.
 func (l *Lease) unchanged(ctx context.Context, to mode, err error) (*Lease, error) {
-	return l.mutex.as(to).observed(ctx, changeTo(to), func(context.Context) (*Lease, error) { return nil, err })
+	return l.mutex.inMode(to).observed(ctx, changeTo(to), func(context.Context) (*Lease, error) { return nil, err })
 }
 
-// in takes the lock for the owner of l in another mode, within the time of l. What it has taken in vain
+// changeMode takes the lock for the owner of l in another mode, within the time of l. What it has taken in vain
 // it gives up within that of its caller alone.
-func (l *Lease) in(ctx, caller context.Context, to mode, wait bool) (*Lease, error) {
-	m, op := l.mutex.as(to), changeTo(to)
+func (l *Lease) changeMode(ctx, caller context.Context, to mode, wait bool) (*Lease, error) {
+	m, op := l.mutex.inMode(to), changeTo(to)
 	return m.observed(ctx, op, func(ctx context.Context) (*Lease, error) {
 		other, err := m.lockAs(ctx, l.Owner(), wait)
 		lost := l.Err()

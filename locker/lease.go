@@ -107,7 +107,7 @@ func (l *Lease) deadline() time.Time {
 func (l *Lease) overdue(now moment) error {
 	switch {
 	case l.bound == nil:
-	case l.bound.held(now):
+	case l.bound.maxHoldReached(now):
 		return l.tenure.loss(ErrMaxHold)
 	case !l.mutex.cfg.renew && l.bound.own.leftAt(now) <= 0:
 		return l.tenure.loss(nil)

@@ -148,7 +148,7 @@ func TestTokensGrowAcrossALossOfTheLastThatRanAhead(t *testing.T) {
 		},
 		"to an owner who comes": func(t *testing.T, f *fakeDeployment, m *Mutex, _ *Lease) *Lease {
 			f.FlushAll()
-			return must(t, m.as(modeReentrant))
+			return must(t, m.inMode(modeReentrant))
 		},
 		"to who waits": func(t *testing.T, f *fakeDeployment, m *Mutex, held *Lease) *Lease {
 			next := background(t, m)

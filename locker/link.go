@@ -29,7 +29,7 @@ type link struct {
 	described atomic.Bool // the deployment has told what it is
 	counts    atomic.Bool // PUBLISH counts all receivers
 	cluster   atomic.Bool // keys lie on several nodes
-	apart     atomic.Bool // calls about several locks are refused
+	noBundles atomic.Bool // one call about several locks is refused
 
 	misled atomic.Bool // a node of a Cluster has said that it is one, to a client that is for a single server
 

@@ -58,8 +58,8 @@ func (c *Client) mutexOfItsOwn(name string, cfg *lockConfig) *Mutex {
 	return m
 }
 
-// as returns the same lock in another mode.
-func (m *Mutex) as(to mode) *Mutex {
+// inMode returns the same lock in another mode.
+func (m *Mutex) inMode(to mode) *Mutex {
 	other := m.client.mutexOfItsOwn(m.name, m.cfg)
 	other.cfg.mode = to
 	return other.finish()

@@ -87,8 +87,8 @@ func (b *bound) catchUp(now moment) {
 	}
 }
 
-// held tells that the maximum hold is reached.
-func (b *bound) held(now moment) bool {
+// maxHoldReached is false where there is none.
+func (b *bound) maxHoldReached(now moment) bool {
 	return !b.limit.deadline.IsZero() && b.limit.leftAt(now) <= 0
 }
 
