@@ -93,14 +93,9 @@ func (c *Client) sendFinal(within time.Duration, batch []finalRequest) {
 		if batch = left; len(batch) == 0 {
 			break
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-			continue
-		case <-ctx.Done():
-			timer.Stop()
+		if await(nil, ctx.Done(), pause) {
+			break
 		}
-		break
 	}
 	for _, f := range append(abandoned, batch...) {
 		if f.tenure != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -53,14 +52,10 @@ func (h *hub) run(node int, l *link) {
 		if errors.Is(err, driver.ErrUnsupported) {
 			return
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-			pause = min(2*pause, resubscribeLimit)
-		case <-h.ctx.Done():
-			timer.Stop()
+		if await(nil, h.ctx.Done(), pause) {
 			return
 		}
+		pause = min(2*pause, resubscribeLimit)
 	}
 }
 
