@@ -3,7 +3,6 @@ package locker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/golocker/golocker/locker/driver"
@@ -176,16 +175,11 @@ func (a *attempt) repeat(ctx context.Context, next time.Time) (*Lease, error) {
 		g, err := a.request(ctx, p, sent)
 		a.late = before
 		if err == nil {
-			lease, ok := a.take(g)
-			if ok {
-				return lease, nil
+			var lease *Lease
+			if lease, err = a.take(g); err != errTooLate {
+				return lease, err
 			}
-			if lease == nil {
-				return nil, ErrClosed
-			}
-			// The reply took longer than the lease is good for. Asking again arms it.
-			a.late = true
-			err = fmt.Errorf("the reply came after the lease's deadline")
+			a.late = true // asking again arms it
 		}
 		if answered(err) {
 			a.noteHealed(err)
@@ -334,9 +328,11 @@ func (a *attempt) endRound(ctx context.Context) {
 	a.req.id, a.taken, a.late, a.midway = newID(), taken{}, false, false
 }
 
-// take makes a grant a lease. It returns none if the client is closed, and false if
-// the lease is over already.
-func (a *attempt) take(g grant) (*Lease, bool) {
+// errTooLate is of a grant whose lease is over already: the reply took longer than that is good for.
+var errTooLate = errors.New("the reply came after the lease's deadline")
+
+// take makes a grant a lease. It returns ErrClosed if the client is, or errTooLate.
+func (a *attempt) take(g grant) (*Lease, error) {
 	g.remember = a.remember()
 	if a.queued {
 		g.reservation = a.slot.reservation
@@ -348,15 +344,15 @@ func (a *attempt) take(g grant) (*Lease, bool) {
 	}
 	lease.tenure.line = a.line
 	if lease.tenure.term.leftAt(now()) <= 0 {
-		return lease, false
+		return nil, errTooLate
 	}
 	if !lease.tenure.watch(a.apart) {
 		a.late = true
-		return nil, false
+		return nil, ErrClosed
 	}
 	a.granted = true
 	if g.rest != nil && g.rest.nodes != 0 {
 		a.client.quorum.rests.add(g.rest)
 	}
-	return lease, true
+	return lease, nil
 }

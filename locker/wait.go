@@ -221,12 +221,12 @@ func (a *attempt) accept(w wakeUp) (*Lease, error) {
 	if !a.mutex.cfg.renew || newTerm(g.sent, g.ttl).leftAt(now()) < g.ttl/3 {
 		return nil, nil
 	}
-	lease, ok := a.take(g)
-	if !ok && lease == nil {
-		return nil, a.waitError(context.Background())
-	}
-	if !ok {
+	switch lease, err := a.take(g); err {
+	case errTooLate:
 		return nil, nil
+	case ErrClosed:
+		return nil, a.waitError(context.Background())
+	default:
+		return lease, err
 	}
-	return lease, nil
 }
