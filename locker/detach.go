@@ -23,8 +23,8 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err e
 			return "", err
 		}
 		if id, ok, err := l.detach(); ok || err != nil {
-			if ok && l.tenure.client.observers != nil { // else whatever has ended the lease tells
-				l.tellEnd(nil, true, false)
+			if ok { // else whatever has ended the lease tells
+				l.tellEnd(givenUp{detached: true})
 			}
 			return id, err
 		}
@@ -44,9 +44,7 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err e
 		return "", own.discard(ctx, err)
 	}
 	_, _, _ = l.unlock(ctx) // sends nothing unless it has become the last one
-	if l.tenure.client.observers != nil {
-		l.tellEnd(nil, true, false)
-	}
+	l.tellEnd(givenUp{detached: true})
 	return id, nil
 }
 

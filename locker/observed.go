@@ -108,9 +108,18 @@ func (l *Lease) holdEnd(o *observation) HoldEnd {
 	return HoldEnd{LockInfo: l.mutex.info(), Token: l.token, Held: o.end.Sub(o.since), Left: o.left}
 }
 
-// tellEnd tells the observers of the end that the holder has caused, once.
-func (l *Lease) tellEnd(err error, detached, handedOn bool) {
+// givenUp is how a holder has ended its lease, in the terms of [HoldEnd].
+type givenUp struct {
+	err                error
+	detached, handedOn bool
+}
+
+// tellEnd tells the observers, if there are any, of the end that the holder has caused, once.
+func (l *Lease) tellEnd(how givenUp) {
 	t := l.tenure
+	if t.client.observers == nil {
+		return
+	}
 	t.mu.Lock()
 	seen := l.observation
 	if seen == nil || seen.end.IsZero() {
@@ -120,7 +129,7 @@ func (l *Lease) tellEnd(err error, detached, handedOn bool) {
 	l.observation = nil
 	t.mu.Unlock()
 	e := l.holdEnd(seen)
-	e.Release, e.Err, e.Detached, e.HandedOn = time.Since(seen.end), err, detached, handedOn
+	e.Release, e.Err, e.Detached, e.HandedOn = time.Since(seen.end), how.err, how.detached, how.handedOn
 	t.client.observers.holdEnd(seen.ctx, e)
 }
 

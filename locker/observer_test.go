@@ -553,7 +553,7 @@ func TestObserverIsToldOfADetachmentBesideAnUnlock(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, detached)
 		require.ErrorIs(t, lease.Unlock(t.Context()), ErrReleased)
-		lease.tellEnd(nil, true, false)
+		lease.tellEnd(givenUp{detached: true})
 		require.Len(t, s.holds, 1)
 		assert.Equal(t, "detached", s.holds[0].Outcome())
 	})

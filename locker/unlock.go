@@ -39,8 +39,8 @@ const (
 // background.
 func (l *Lease) Unlock(ctx context.Context) error {
 	passed, inVain, err := l.unlock(ctx)
-	if l.tenure.client.observers != nil && !inVain && err != ErrReleased { // else Detach tells
-		l.tellEnd(err, false, passed)
+	if !inVain && err != ErrReleased { // else Detach tells
+		l.tellEnd(givenUp{err: err, handedOn: passed})
 	}
 	if err == ErrAbsent || err == ErrTaken {
 		return failed(fmt.Sprintf("unlock %q", l.Name()), err)
