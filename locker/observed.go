@@ -32,15 +32,11 @@ func (m *Mutex) observed(ctx context.Context, op string, take func(context.Conte
 		o.lockEnd(ctx, e)
 		return nil, err
 	}
-	told := false
-	defer func() {
-		if !told {
-			lease.giveBack()
-		}
-	}()
 	e.Route, e.Left = lease.route.public(), lease.leftAt(had)
-	o.lockEnd(ctx, e)
-	told = true
+	_ = lease.unlessItPanics(func() error {
+		o.lockEnd(ctx, e)
+		return nil
+	})
 	lease.observe(&observation{ctx: ctx, since: had})
 	return lease, err
 }
