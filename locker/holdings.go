@@ -123,7 +123,7 @@ func (h *holdings) remove(t *tenure) {
 	}
 }
 
-func (t *tenure) holding() holding { return holding{t.mutex.keys.record, t.owner, t.mode} }
+func (t *tenure) holding() holding { return holding{t.mutex.keys.record, t.owner, t.mutex.mode} }
 
 // join makes another handle on the tenure for m, without asking the server. ok is
 // false if that cannot be: the tenure is over or about to be released, m would

@@ -21,7 +21,6 @@ type tenure struct {
 	token  Token
 	owner  string // who may re-enter it; "" if nobody may
 	job    job
-	mode   mode
 	// remember is for how long the server has to know that the id is over.
 	remember time.Duration
 	// reservation is where it waited, until it is released; "" if it did not. A request that arrives
@@ -83,7 +82,7 @@ func newLease(m *Mutex, g grant) *Lease {
 		tenure tenure
 		lease  Lease
 	}{tenure: tenure{
-		client: m.client, mutex: m, id: g.id, token: g.token, owner: g.owner, mode: m.mode,
+		client: m.client, mutex: m, id: g.id, token: g.token, owner: g.owner,
 		remember: g.remember, reservation: g.reservation, rest: g.rest, may: g.may,
 	}}
 	t, l := &both.tenure, &both.lease

@@ -295,7 +295,7 @@ func (t *tenure) lockedSince(begun time.Time) error {
 		left = max(t.lapseAt(now).Sub(now.at), 0)
 	}
 	return &LockedError{Name: t.mutex.name, by: lease, Holder: Holder{
-		Mode: t.mode.public(), Holds: 1, Token: t.token, Label: t.client.cfg.label, Metadata: t.mutex.cfg.metadata,
+		Mode: t.mutex.mode.public(), Holds: 1, Token: t.token, Label: t.client.cfg.label, Metadata: t.mutex.cfg.metadata,
 		Remaining: left, leases: lease,
 	}}
 }
