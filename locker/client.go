@@ -64,7 +64,7 @@ func New(connector driver.Connector, opts ...ClientOption) (*Client, error) {
 		return nil, invalid("a QuorumConfig for one deployment; use NewQuorum")
 	}
 	l := newLink(connector)
-	return newClient(l, &store{link: l, deployment: l}, nil, cfg), nil
+	return newClient(&store{link: l, deployment: l}, nil, cfg), nil
 }
 
 // NewQuorum returns a client whose locks are held where a majority of independent
@@ -89,7 +89,7 @@ func NewQuorum(connectors []driver.Connector, opts ...ClientOption) (*Client, er
 	if err := q.checkTTL(max(cfg.lock.ttl, cfg.lock.readTTL)); err != nil {
 		return nil, err
 	}
-	return newClient(q, &store{deployment: q}, q, cfg), nil
+	return newClient(&store{deployment: q}, q, cfg), nil
 }
 
 func newConfig(opts []ClientOption) (clientConfig, error) {
@@ -112,7 +112,8 @@ func newConfig(opts []ClientOption) (clientConfig, error) {
 	return cfg, cfg.check()
 }
 
-func newClient(d deployment, s *store, q *quorum, cfg clientConfig) *Client {
+func newClient(s *store, q *quorum, cfg clientConfig) *Client {
+	d := s.deployment
 	c := &Client{
 		deployment: d, quorum: q, store: s, watchdog: newWatchdog(d), hub: newHub(d.links()), cfg: cfg,
 		tail: cfg.label + "|" + cfg.lock.metadata, px: millis(cfg.lock.ttl),
