@@ -74,7 +74,7 @@ func (cl *cleanup) due(now moment) need {
 		return need{} // its reply says how to go on
 	}
 	cl.asked = true
-	return need{DefaultAttemptTimeout, true, uint8(cl.client.deployment.shard(cl.call.key()))}
+	return need{patience: DefaultAttemptTimeout, slow: true, shard: uint8(cl.client.deployment.shard(cl.call.key()))}
 }
 
 func (cl *cleanup) begin(moment, time.Duration) (call, bool) { return cl.call, true }

@@ -54,7 +54,8 @@ func (t *tenure) due(now moment) (renewal need) {
 		t.renewAt = 0
 		// Half of what is left, so that a reply that is lost can be made up for.
 		patience := min(t.mutex.attempt(), t.lastDeadline().Sub(now.at)/2)
-		renewal = need{max(patience, 20*time.Millisecond), t.lastErr != nil, uint8(t.client.deployment.shard(t.mutex.keys.record))}
+		shard := t.client.deployment.shard(t.mutex.keys.record)
+		renewal = need{patience: max(patience, 20*time.Millisecond), slow: t.lastErr != nil, shard: uint8(shard)}
 	}
 	t.plan()
 	return renewal
@@ -133,7 +134,7 @@ func (t *tenure) landed() {
 
 func (t *tenure) renewCall(ttl time.Duration) call {
 	var agreed Token
-	if t.mutex.client.quorum != nil {
+	if t.client.quorum != nil {
 		agreed = t.token
 	}
 	return renewCall(t.mutex, t.id, ttl, t.mutex.cfg.fenced || t.token != 0, agreed)
