@@ -142,23 +142,23 @@ func (l *listing) forgotten(ctx context.Context, link *link) error {
 
 // ask makes one request of the walk to one link. A node of a quorum is waited for as it is by
 // other calls, so that one that hangs does not use up the time of the others.
-func (l *listing) ask(ctx context.Context, make func(ctx context.Context) error) error {
+func (l *listing) ask(ctx context.Context, send func(ctx context.Context) error) error {
 	within := l.client.cfg.lock.attemptTimeout
 	if q := l.client.quorum; q != nil {
 		within = min(within, q.cfg.NodeTimeout)
 	}
-	return l.request(ctx, within, make)
+	return l.request(ctx, within, send)
 }
 
 // request makes one request of the walk, bounded in time as other requests are.
-func (l *listing) request(ctx context.Context, within time.Duration, make func(ctx context.Context) error) error {
+func (l *listing) request(ctx context.Context, within time.Duration, send func(ctx context.Context) error) error {
 	if err := l.client.enter(); err != nil {
 		return err
 	}
 	defer l.client.leave()
 	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	err := make(bounded)
+	err := send(bounded)
 	if fault := l.client.quorum.fault(); fault != nil {
 		return fault // It may have shown that the nodes make no quorum.
 	}
