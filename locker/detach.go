@@ -63,7 +63,7 @@ func (l *Lease) leave(own *Lease) (id string, err error) {
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.checkAt(now()); l.cause != nil {
+	if t.check(now()); l.cause != nil {
 		return "", l.cause
 	}
 	if id, _, err = own.detach(); err == nil {
@@ -114,7 +114,7 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := now()
-	if t.checkAt(now); l.cause != nil {
+	if t.check(now); l.cause != nil {
 		return "", false, l.cause
 	}
 	if t.held.next != nil {

@@ -140,10 +140,9 @@ func (t *tenure) join(m *Mutex) (lease *Lease, ok bool) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	joined := now()
-	joined.asleep = suspended.now()
-	t.check(joined.asleep)
-	if t.held == nil || m.tail != t.mutex.tail || m.cfg.fenced != t.mutex.cfg.fenced || t.term.left(joined.asleep) < enough {
+	joined := exactNow()
+	t.check(joined)
+	if t.held == nil || m.tail != t.mutex.tail || m.cfg.fenced != t.mutex.cfg.fenced || t.term.leftAt(joined) < enough {
 		return nil, false
 	}
 	lease = &Lease{route: reentered}

@@ -69,7 +69,7 @@ func (l *Lease) Valid() bool { return l.Err() == nil }
 func (l *Lease) Err() error {
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()
-	l.tenure.check(suspended.now())
+	l.tenure.check(exactNow())
 	return l.cause
 }
 
@@ -80,7 +80,7 @@ func (l *Lease) Err() error {
 func (l *Lease) Deadline() time.Time {
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()
-	if l.tenure.check(suspended.now()); l.cause != nil {
+	if l.tenure.check(exactNow()); l.cause != nil {
 		return time.Time{}
 	}
 	return l.deadline()
@@ -142,7 +142,7 @@ func (l *Lease) Context() context.Context {
 	defer l.tenure.mu.Unlock()
 	if l.ctx == nil {
 		l.ctx, l.cancel = context.WithCancelCause(carry(context.Background(), l))
-		if l.tenure.checkAt(now()); l.cause != nil {
+		if l.tenure.check(now()); l.cause != nil {
 			l.cancel(l.cause)
 		}
 	}
@@ -249,7 +249,7 @@ func (l *Lease) lengthen(ctx context.Context, ttl time.Duration) (over, err erro
 func (t *tenure) startExtension(l *Lease, ttl time.Duration) (over error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.check(suspended.now()); l.cause != nil {
+	if t.check(exactNow()); l.cause != nil {
 		return l.cause
 	}
 	t.mayArm(time.Now().Add(t.mutex.attempt()), ttl)
@@ -270,7 +270,7 @@ func (l *Lease) extended(sent moment, ttl time.Duration) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := now()
-	if t.checkAt(now); l.cause != nil {
+	if t.check(now); l.cause != nil {
 		return l.cause
 	}
 	// The watchdog looks at the time it had planned, and finds the new deadline.

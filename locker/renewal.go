@@ -46,7 +46,7 @@ func (t *tenure) renewalTTL() time.Duration {
 func (t *tenure) due(now moment) (renewal need) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.checkAt(now)
+	t.check(now)
 	if t.held != nil {
 		t.rest.askAgain(now.at, t.term.leftAt(now))
 	}
@@ -104,7 +104,7 @@ func (t *tenure) lastDeadline() time.Time {
 func (t *tenure) begin(now moment, patience time.Duration) (call, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.checkAt(now)
+	t.check(now)
 	ttl := t.renewalTTL()
 	if ttl == 0 {
 		t.renewAt = monoTimeOf(now.at) // for a handle that wants it again
@@ -177,6 +177,6 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 		}
 		t.renewAt = monoTimeOf(now.at.Add(retryPause(t.asked)))
 	}
-	t.checkAt(now)
+	t.check(now)
 	t.plan()
 }

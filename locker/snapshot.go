@@ -62,7 +62,7 @@ func (t *tenure) describe() (LeaseInfo, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := now()
-	if t.checkAt(now); t.held == nil {
+	if t.check(now); t.held == nil {
 		return LeaseInfo{}, false
 	}
 	info := LeaseInfo{

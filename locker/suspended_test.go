@@ -18,8 +18,8 @@ import (
 
 func TestSuspensionEndsATerm(t *testing.T) {
 	term := newTerm(now(), time.Minute)
-	assert.InDelta(t, time.Minute-margin(time.Minute), term.left(suspended.now()), float64(time.Second))
-	assert.Less(t, term.left(suspended.now()+2*time.Minute), time.Duration(0),
+	assert.InDelta(t, time.Minute-margin(time.Minute), term.leftAt(exactNow()), float64(time.Second))
+	assert.Less(t, term.leftAt(moment{time.Now(), suspended.now() + 2*time.Minute}), time.Duration(0),
 		"the machine slept two minutes, of which the monotonic clock knows nothing")
 }
 
@@ -145,7 +145,7 @@ func TestARenewalRightAfterASuspensionCounts(t *testing.T) {
 		machine.suspend(20 * time.Second)
 		time.Sleep(18 * time.Second) // the renewal is half a second after the suspension
 		assert.True(t, lease.Valid(), "%v; the server has it for %v", lease.Err(), f.TTL("k"))
-		assert.Greater(t, lease.tenure.term.left(suspended.now()), 30*time.Second)
+		assert.Greater(t, lease.tenure.term.leftAt(exactNow()), 30*time.Second)
 	})
 }
 

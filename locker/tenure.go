@@ -129,9 +129,7 @@ func (t *tenure) admit(l *Lease, m *Mutex, from moment, ttl time.Duration) {
 }
 
 // check ends what is over by time: the tenure, or some of its handles. It needs t.mu.
-func (t *tenure) check(asleep time.Duration) { t.checkAt(moment{time.Now(), asleep}) }
-
-func (t *tenure) checkAt(now moment) {
+func (t *tenure) check(now moment) {
 	slept := t.catchUp(now)
 	if t.end(func(l *Lease) error { return l.overdue(now) }) {
 		t.vacate()
@@ -181,7 +179,7 @@ func (t *tenure) lose(reason error) {
 func (t *tenure) holder() *Lease {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.check(suspended.now())
+	t.check(exactNow())
 	return t.held
 }
 
@@ -190,7 +188,7 @@ func (t *tenure) holder() *Lease {
 func (t *tenure) lostUnnoticed() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.check(suspended.now())
+	t.check(exactNow())
 	outer := t.held
 	if outer == nil {
 		return nil // It has been given up, or had run out, as is known.

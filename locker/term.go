@@ -31,11 +31,17 @@ type moment struct {
 	asleep time.Duration // how long the machine had been suspended by then
 }
 
-// now is the present moment, where it may be a second before a suspension is noticed; see
-// [suspendClock.recent].
+// now is the present moment. How long the machine has slept by then may be known from a look up to a
+// second ago, see [suspendClock.recent].
 func now() moment {
 	t := time.Now()
 	return moment{at: t, asleep: suspended.recent(t)}
+}
+
+// exactNow is now for whoever must not miss a suspension that has just ended: it looks at the clocks.
+func exactNow() moment {
+	asleep := suspended.now()
+	return moment{at: time.Now(), asleep: asleep}
 }
 
 func (m moment) add(d time.Duration) moment { return moment{m.at.Add(d), m.asleep} }
@@ -92,12 +98,8 @@ func (b *bound) maxHoldReached(now moment) bool {
 	return !b.limit.deadline.IsZero() && b.limit.leftAt(now) <= 0
 }
 
-// left is how much of the term remains, by the monotonic clock and by the time
+// leftAt is how much of the term remains, by the monotonic clock and by the time
 // that the machine has been suspended, which that clock does not know of.
-func (t term) left(asleep time.Duration) time.Duration {
-	return t.leftAt(moment{time.Now(), asleep})
-}
-
 func (t term) leftAt(now moment) time.Duration {
 	if t.behind(now) {
 		return t.asOf(now).deadline.Sub(now.at)

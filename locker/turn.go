@@ -55,7 +55,7 @@ func (t *tenure) pass(l *Lease) (passed bool) {
 		return l.passed
 	}
 	present := now()
-	if t.checkAt(present); t.held != l || !t.passable(present.at) {
+	if t.check(present); t.held != l || !t.passable(present.at) {
 		t.mu.Unlock()
 		return false
 	}
@@ -244,7 +244,7 @@ func (l *Lease) awaitToken(ctx context.Context) error {
 // reserve gives l a token, or asks for some.
 func (t *tenure) reserve(ctx context.Context, l *Lease) error {
 	t.mu.Lock()
-	if t.checkAt(now()); l.cause != nil {
+	if t.check(now()); l.cause != nil {
 		defer t.mu.Unlock()
 		return l.cause
 	}

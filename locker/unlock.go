@@ -98,7 +98,7 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 	for {
 		t.mu.Lock()
 		asked := now()
-		t.checkAt(asked)
+		t.check(asked)
 		t.letGo(l)
 		switch {
 		case t.held != nil, t.outcome == ErrReleased && !l.detached:
@@ -268,7 +268,7 @@ func (t *tenure) releaseOutcome(err error, unsure bool) (outcome error, known bo
 func (t *tenure) inForce() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.term.left(suspended.now()) > 0
+	return t.term.leftAt(exactNow()) > 0
 }
 
 // releaseCall needs t.mu.

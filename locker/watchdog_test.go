@@ -316,8 +316,8 @@ func TestTermOfALeaseTakenAfterASuspension(t *testing.T) {
 	sent := moment{at: time.Now(), asleep: time.Hour}
 	l.armed(sent, sent, time.Minute)
 	assert.False(t, l.term.deadline.IsZero())
-	assert.InDelta(t, time.Minute, l.term.left(time.Hour), float64(5*time.Second))
-	assert.Negative(t, term{}.left(time.Hour))
+	assert.InDelta(t, time.Minute, l.term.leftAt(moment{time.Now(), time.Hour}), float64(5*time.Second))
+	assert.Negative(t, term{}.leftAt(moment{time.Now(), time.Hour}))
 }
 
 func TestTermAfterSuspension(t *testing.T) {
@@ -328,7 +328,7 @@ func TestTermAfterSuspension(t *testing.T) {
 	sent.asleep = 59*time.Minute + 50*time.Second
 	l.catchUp(sent)
 	l.armed(sent, sent, 30*time.Second)
-	assert.Greater(t, l.term.left(sent.asleep), 25*time.Second)
+	assert.Greater(t, l.term.leftAt(moment{time.Now(), sent.asleep}), 25*time.Second)
 }
 
 func TestExtendRacesARenewal(t *testing.T) {
