@@ -252,14 +252,6 @@ func (t *tenure) armed(now, sent moment, ttl time.Duration) {
 	t.lastErr = nil
 }
 
-// later returns the one of two terms that has more left. Both stand as at one moment.
-func (t term) later(other term) term {
-	if other.deadline.After(t.deadline) {
-		return other
-	}
-	return t
-}
-
 // lapseAt is lapse as it stands at that moment. What is in flight may be executed only after the machine
 // was suspended, though not after the server has let go. It needs t.mu.
 func (t *tenure) lapseAt(now moment) time.Time {

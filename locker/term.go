@@ -56,47 +56,12 @@ func (m moment) asOf(now moment) moment {
 	return m
 }
 
-// behind tells that the term does not stand as at now, since the machine has slept.
-func (t term) behind(now moment) bool { return now.asleep-t.asleep > suspendedNoise }
-
 func newTerm(sent moment, ttl time.Duration) term {
 	return term{deadline: sent.at.Add(ttl - margin(ttl)), asleep: sent.asleep}
 }
 
-// A bound ends a lease before its tenure, however long others keep that.
-type bound struct {
-	limit term // when the maximum hold is reached, by a clock that also goes while the machine sleeps; zero if there is none
-	own   term // how long the lease lasts, if it is not renewed
-}
-
-// newBound returns the bound of a lease of m that is good for ttl from that moment
-// unless it is renewed.
-func newBound(m *Mutex, from moment, ttl time.Duration) *bound {
-	b := &bound{}
-	if m.cfg.maxHold > 0 {
-		taken := now()
-		b.limit = term{taken.at.Add(m.cfg.maxHold), taken.asleep}
-	}
-	if !m.cfg.renew {
-		b.own = newTerm(from, ttl)
-	}
-	return b
-}
-
-// catchUp brings both times to the present, if the machine was suspended.
-func (b *bound) catchUp(now moment) {
-	if !b.limit.deadline.IsZero() && b.limit.behind(now) {
-		b.limit = b.limit.asOf(now)
-	}
-	if b.own.behind(now) {
-		b.own = b.own.asOf(now)
-	}
-}
-
-// maxHoldReached is false where there is none.
-func (b *bound) maxHoldReached(now moment) bool {
-	return !b.limit.deadline.IsZero() && b.limit.leftAt(now) <= 0
-}
+// behind tells that the term does not stand as of now, since the machine has slept.
+func (t term) behind(now moment) bool { return now.asleep-t.asleep > suspendedNoise }
 
 // leftAt is how much of the term remains, by the monotonic clock and by the time
 // that the machine has been suspended, which that clock does not know of.
@@ -107,7 +72,16 @@ func (t term) leftAt(now moment) time.Duration {
 	return t.deadline.Sub(now.at)
 }
 
+// asOf is the term as it stands at a later moment.
 func (t term) asOf(now moment) term {
 	m := moment{t.deadline, t.asleep}.asOf(now)
 	return term{m.at, m.asleep}
+}
+
+// later returns the one of two terms that has more left. Both stand as at one moment.
+func (t term) later(other term) term {
+	if other.deadline.After(t.deadline) {
+		return other
+	}
+	return t
 }
