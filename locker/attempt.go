@@ -8,9 +8,10 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// An attempt is one call of Lock, TryLock or Attach. All its requests carry the
-// same id, so that asking again after a lost reply cannot take the lock twice, nor
-// mistake the lock for somebody else's.
+// An attempt is one call of Lock, TryLock or Attach, or a step of Upgrade, Downgrade or
+// Detach. All its requests carry the same id, on a quorum those of one round (see try), so that
+// asking again after a lost reply cannot take the lock twice, nor mistake the lock for somebody
+// else's.
 type attempt struct {
 	mutex    *Mutex
 	client   *Client

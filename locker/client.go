@@ -48,7 +48,8 @@ type Client struct {
 }
 
 // New returns a client on connector, which comes from a driver's Wrap function or
-// its OpenConnector. New does no I/O; a wrong address shows at the first lock.
+// its OpenConnector. New does no I/O; a wrong address shows at the first lock. Its error is
+// [ErrInvalid]: a nil connector, or an option that cannot be.
 //
 // Close the client when it is no longer needed. That leaves a wrapped Redis client
 // open.
@@ -72,8 +73,8 @@ func New(connector driver.Connector, opts ...ClientOption) (*Client, error) {
 // be reached through different drivers. Package redlock is the convenient form, and
 // its documentation says what a quorum promises and what not.
 //
-// Like New it does no I/O. That two connectors lead to the same server, or one to a
-// Cluster, shows at the first lock, as [ErrInvalid].
+// Like New it does no I/O, and its error is [ErrInvalid], also of a wrong number of connectors. That
+// two of them lead to the same server, or one to a Cluster, shows at the first lock, as the same.
 func NewQuorum(connectors []driver.Connector, opts ...ClientOption) (*Client, error) {
 	cfg, err := newConfig(opts)
 	if err != nil {

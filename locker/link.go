@@ -135,8 +135,8 @@ const (
 	describePause = time.Second
 )
 
-// describe finds out once how PUBLISH counts. Until there is an answer the least is
-// assumed.
+// describe finds out once whether it is a Cluster, and so how PUBLISH counts. Until there is an
+// answer it is taken for none, and that count is not trusted.
 func (l *link) describe(ctx context.Context, conn driver.Conn) {
 	d, ok := conn.(driver.Describer)
 	if !ok || l.described.Load() {

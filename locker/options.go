@@ -29,14 +29,16 @@ const (
 
 // An Option is a setting of a lock. Given to [Client.Mutex] or [Client.Do] it
 // applies to that lock, given to [New] or [Open] to all locks of the client. A value
-// given to both is that of the lock. [Reentrant] cannot be given with [ForReading] or
+// given to both is that of the lock. A value that cannot be is reported as [ErrInvalid]: by New or
+// Open, or by every method that would take the lock. [Reentrant] cannot be given with [ForReading] or
 // [ForWriting] to one of them; of these two the last one counts.
 type Option interface {
 	ClientOption
 	applyLock(*lockConfig)
 }
 
-// A ClientOption is a setting of a client, for [New] and [Open].
+// A ClientOption is a setting of a client, for [New], [Open] and [NewQuorum]. A value that cannot be is
+// reported by these as [ErrInvalid].
 type ClientOption interface {
 	applyClient(*clientConfig)
 }

@@ -13,7 +13,8 @@ import (
 // where its owner has re-entered the lock, by several. It is over with the last of
 // them, and from then on nobody can join it.
 //
-// Locks are taken in the order tenure, then holdings or watchdog.
+// Who has its mu may take that of its rest, of a line or of the hub, and those of the client and of its
+// holdings, watchdog and observers. Who has one of those takes none of a tenure.
 type tenure struct {
 	client *Client
 	mutex  *Mutex // that took it; all handles have its keys
@@ -26,7 +27,7 @@ type tenure struct {
 	// reservation is where it waited, until it is released; "" if it did not. A request that arrives
 	// late may have given it a place once more, as may nodes of a quorum that have not given the lock.
 	reservation string
-	rest        *rest // the nodes of a quorum that were not asked, or nil
+	rest        *rest // the nodes of a quorum that have more to be asked or to answer; nil if none has
 	line        *line // along which it may be passed on; nil if it may not
 	// inner and outer are its neighbours in the client's holdings, whose mu guards them.
 	inner, outer *tenure
@@ -71,8 +72,8 @@ type grant struct {
 	// over: a request that takes the lock may still be on its way.
 	remember    time.Duration
 	reservation string  // of one who waited
-	rest        *rest   // of its nodes; nil if all were asked
-	may         nodeSet // of them may have given it
+	rest        *rest   // as of a tenure
+	may         nodeSet // the nodes of a quorum that may have given it
 }
 
 // newLease begins a tenure of m with its first handle. Its time runs already; it

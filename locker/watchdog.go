@@ -28,7 +28,7 @@ type watchdog struct {
 	firing  []*job        // taken out of the schedule, and told that their time has come
 	wake    chan struct{} // the earliest time has changed
 	wakeAt  time.Duration // when the watching goroutine will look next, since epoch; 0 while it looks
-	asked   time.Duration // when it was last woken for, since epoch
+	asked   time.Duration // the time of the job for which it was last woken, since epoch; that may be over
 	running bool
 	closed  bool
 	lanes   [2]lane
