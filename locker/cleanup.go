@@ -23,6 +23,7 @@ type cleanup struct {
 	mu    sync.Mutex
 	tries int
 	asked bool
+	most  bool // of the nodes of a quorum have done it, at some time
 }
 
 const (
@@ -87,12 +88,13 @@ func (cl *cleanup) reply(_, now moment, v driver.Value, err error) {
 	if limit := now.at.Add(minorityTime); mostDone(err) && limit.Before(cl.until) {
 		cl.until = limit
 	}
+	cl.most = cl.most || mostDone(err)
 	if last := cl.until.Add(-lastCleanup); next.After(last) && last.After(now.at) {
 		next = last
 	}
 	if err == nil || noConnection(err) || next.After(cl.until) {
 		switch cl.end(); {
-		case mostDone(err):
+		case cl.most: // and what others fail to do once more they are told, too
 			cl.client.quorum.oweRest(cl.call, err)
 		case err != nil:
 			cl.forgotten()

@@ -313,3 +313,28 @@ func TestQuorumNodeThatStoodStillAndCouldNotBeReachedKeepsNoLockThatWasGivenUp(t
 		})
 	}
 }
+
+// Nor does a node keep the lock that refuses to end a try that was not granted, while another one fails that had ended it before.
+func TestQuorumNodeThatRefusesTheEndOfATryKeepsNoLockThoughAnotherFailsThen(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		must(t, nodes.client(t, QuorumConfig{}).Mutex("k"))
+		everywhere()
+		c := nodes.client(t, QuorumConfig{})
+		order := c.quorum.order("k")
+		refuses, fails := nodes[order[0]], nodes[order[1]]
+		refuses.Del("k")
+		refuses.refuse("LOADING Redis is loading the dataset in memory", mutexFamily.giveUp)
+		_, err := c.Mutex("k").TryLock(t.Context())
+		require.ErrorIs(t, err, ErrLocked)
+		time.Sleep(minorityTime / 3)
+		fails.down()
+		time.Sleep(3 * minorityTime)
+		require.Equal(t, 3, nodes.holding("k"))
+		refuses.heal()
+		fails.heal()
+		time.Sleep(duePause + 2*DefaultNodeTimeout)
+		synctest.Wait()
+		assert.False(t, refuses.Exists("k"))
+	})
+}
