@@ -100,6 +100,16 @@ func (p *pipeline[T]) relieve() {
 	p.watch()
 }
 
+// hurry has what is waiting sent, though the request under way may get no answer. It is for who closes it then: nobody looks any
+// more whether a request is slow.
+func (p *pipeline[T]) hurry() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) > 0 && int(p.senders.Load()) < p.most {
+		p.start()
+	}
+}
+
 // Run is a sender: it makes requests of what is waiting until nothing is.
 func (p *pipeline[T]) Run() {
 	var batch []T

@@ -181,6 +181,7 @@ func (q *quorum) close() error {
 	}
 	q.wg.Wait()
 	for _, node := range q.nodes {
+		node.line.hurry()
 		node.line.close()
 	}
 	late.Stop()

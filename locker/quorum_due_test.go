@@ -338,3 +338,34 @@ func TestQuorumNodeThatRefusesTheEndOfATryKeepsNoLockThoughAnotherFailsThen(t *t
 		assert.False(t, refuses.Exists("k"))
 	})
 }
+
+// Close tells it also where a request before has got no answer, and never will.
+func TestQuorumCloseTellsANodeBehindARequestWithoutAnAnswer(t *testing.T) {
+	for node := range 3 {
+		eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, _ order) {
+			f := nodes[node]
+			lease := must(t, m)
+			everywhere()
+			require.True(t, f.Exists("k"))
+			f.set(func() {
+				lost := false
+				f.before = func(ctx context.Context, _ driver.Command) error {
+					f.mu.Lock()
+					first := !lost
+					lost = true
+					f.mu.Unlock()
+					if first {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return nil
+				}
+			})
+			require.NoError(t, lease.Extend(t.Context(), DefaultTTL))
+			synctest.Wait()
+			require.NoError(t, lease.Unlock(t.Context()))
+			require.NoError(t, m.client.Close())
+			assert.Zero(t, nodes.holding("k"))
+		})
+	}
+}
