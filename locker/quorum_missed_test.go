@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -151,5 +152,31 @@ func TestQuorumNodeThatGaveNoLockIsNotToldOfItsEnd(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Nor does a node that hangs when a lease is over at once, and the other one's answer was lost, so that ctx ends before the
+// nodes have had their time.
+func TestQuorumNodeThatDoesNotHearOfUnlockBeforeItsContextEndsKeepsNoLock(t *testing.T) {
+	for i := range 2 {
+		eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+			if m.mode.owned() {
+				return // all nodes are asked for these
+			}
+			loses, hangs := nodes[order[i]], nodes[order[1-i]]
+			lease := must(t, m)
+			require.Equal(t, 2, nodes.holding("k"))
+			loses.set(func() { loses.after = once("EVALSHA", errLostReply) })
+			hangs.hang()
+			ctx, cancel := context.WithTimeout(t.Context(), 3*DefaultNodeTimeout/2)
+			defer cancel()
+			require.NoError(t, lease.Unlock(ctx))
+			require.Error(t, ctx.Err())
+			require.True(t, hangs.Exists("k"))
+			hangs.heal()
+			time.Sleep(duePause + 2*DefaultNodeTimeout)
+			synctest.Wait()
+			assert.Zero(t, nodes.holding("k"))
+		})
 	}
 }

@@ -54,9 +54,12 @@ func (q *quorum) runBatch(ctx context.Context, calls []call) []driver.Result {
 			continue
 		}
 		// ctx has ended. What the others have said may do.
-		v, err, _ := calls[i].script.verdict(ballots[i].asFarAsHeard())
+		heard := ballots[i].asFarAsHeard()
+		v, err, _ := calls[i].script.verdict(heard)
 		if err != nil {
 			err = ballots[i].failure()
+		} else {
+			q.missed(calls[i], heard)
 		}
 		results[i] = driver.Result{Value: v, Err: err}
 	}
