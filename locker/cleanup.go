@@ -23,7 +23,8 @@ type cleanup struct {
 	mu    sync.Mutex
 	tries int
 	asked bool
-	most  bool // of the nodes of a quorum have done it, at some time
+	err   error // of the last request
+	most  bool  // of the nodes of a quorum have done it, at some time
 }
 
 const (
@@ -67,7 +68,9 @@ func (cl *cleanup) due(now moment) need {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	if !cl.asked && !now.at.Before(cl.until) {
-		cl.end()
+		if cl.end(); cl.most {
+			cl.client.quorum.oweRest(cl.call, cl.err)
+		}
 		return need{}
 	}
 	cl.client.watchdog.move(&cl.job, now.add(time.Minute), 0)
@@ -84,6 +87,7 @@ func (cl *cleanup) reply(_, now moment, v driver.Value, err error) {
 	err = cleanupReply(cl.call, v, err)
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
+	cl.err = err
 	next := now.at.Add(min(10*time.Millisecond<<min(cl.tries, 10), cleanupPause))
 	if limit := now.at.Add(minorityTime); mostDone(err) && limit.Before(cl.until) {
 		cl.until = limit

@@ -230,7 +230,8 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// await returns false if done was not closed in time, or before ended was, which may be nil.
+// await waits for done, at most for within and until ended is closed, if that is not nil. It tells whether
+// done was closed.
 func await(ended, done <-chan struct{}, within time.Duration) bool {
 	timer := time.NewTimer(max(within, soonest))
 	defer timer.Stop()

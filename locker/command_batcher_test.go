@@ -110,7 +110,7 @@ func get(key string) driver.Command {
 }
 
 // sharing runs a test with a link to a server, in a bubble.
-func sharing(t *testing.T, test func(t *testing.T, s *batchServer, l *link)) {
+func batching(t *testing.T, test func(t *testing.T, s *batchServer, l *link)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBatchServer()
 		l := newLink(s)
@@ -120,8 +120,8 @@ func sharing(t *testing.T, test func(t *testing.T, s *batchServer, l *link)) {
 }
 
 // A lone caller's command goes out at once and by itself.
-func TestSharedLoneCaller(t *testing.T) {
-	sharing(t, func(t *testing.T, s *batchServer, l *link) {
+func TestBatcherLoneCaller(t *testing.T) {
+	batching(t, func(t *testing.T, s *batchServer, l *link) {
 		begun := time.Now()
 		for range 3 {
 			v, err := l.do(t.Context(), get("k"))
@@ -135,8 +135,8 @@ func TestSharedLoneCaller(t *testing.T) {
 }
 
 // Many callers need few requests, and each gets its own reply.
-func TestSharedManyCallers(t *testing.T) {
-	sharing(t, func(t *testing.T, s *batchServer, l *link) {
+func TestBatcherManyCallers(t *testing.T) {
+	batching(t, func(t *testing.T, s *batchServer, l *link) {
 		const callers, rounds = 1000, 3
 		begun := time.Now()
 		var wg sync.WaitGroup
@@ -169,8 +169,8 @@ func occupy(t *testing.T, l *link, requests int) {
 }
 
 // A caller that gives up while its command is in line gets it back unsent.
-func TestSharedCancelledInLine(t *testing.T) {
-	sharing(t, func(t *testing.T, s *batchServer, l *link) {
+func TestBatcherCancelledInLine(t *testing.T) {
+	batching(t, func(t *testing.T, s *batchServer, l *link) {
 		free := make(chan struct{})
 		s.work = func(ctx context.Context, _ []driver.Command) error { <-free; return nil }
 		occupy(t, l, maxAlone+usualBatches)
@@ -208,8 +208,8 @@ func TestSharedCancelledInLine(t *testing.T) {
 
 // A caller that gives up while its command is under way returns at once, its outcome
 // unknown. The others have their replies. When nobody waits any more the batch ends.
-func TestSharedCancelledUnderWay(t *testing.T) {
-	sharing(t, func(t *testing.T, s *batchServer, l *link) {
+func TestBatcherCancelledUnderWay(t *testing.T) {
+	batching(t, func(t *testing.T, s *batchServer, l *link) {
 		free := make(chan struct{})
 		ended := make(chan struct{}, 8)
 		s.work = func(ctx context.Context, cmds []driver.Command) error {
@@ -241,7 +241,7 @@ func TestSharedCancelledUnderWay(t *testing.T) {
 		line.start()
 		line.mu.Unlock()
 		synctest.Wait()
-		require.Len(t, s.batches, 1, "they travel together")
+		require.Len(t, s.batches, 1, "they are sent together")
 
 		contexts[0]()
 		err = <-results
@@ -259,8 +259,8 @@ func TestSharedCancelledUnderWay(t *testing.T) {
 }
 
 // When a batch breaks, each of its commands is unknown.
-func TestSharedBatchBreaks(t *testing.T) {
-	sharing(t, func(t *testing.T, s *batchServer, l *link) {
+func TestBatcherBatchBreaks(t *testing.T) {
+	batching(t, func(t *testing.T, s *batchServer, l *link) {
 		s.work = func(context.Context, []driver.Command) error {
 			time.Sleep(time.Millisecond)
 			return errLostReply
@@ -279,8 +279,8 @@ func TestSharedBatchBreaks(t *testing.T) {
 }
 
 // A driver that returns too few results does not leave callers waiting.
-func TestSharedTooFewResults(t *testing.T) {
-	sharing(t, func(t *testing.T, s *batchServer, l *link) {
+func TestBatcherTooFewResults(t *testing.T) {
+	batching(t, func(t *testing.T, s *batchServer, l *link) {
 		c, err := l.connect(t.Context())
 		require.NoError(t, err)
 		c.batchers[0].pipeline.request = func(batch []*pendingCommand) bool {
@@ -298,8 +298,8 @@ type forgetful struct{ driver.Conn }
 func (forgetful) DoBatch(context.Context, []driver.Command) []driver.Result { return nil }
 
 // Close ends commands in line as not sent, and those under way.
-func TestSharedClose(t *testing.T) {
-	sharing(t, func(t *testing.T, s *batchServer, l *link) {
+func TestBatcherClose(t *testing.T) {
+	batching(t, func(t *testing.T, s *batchServer, l *link) {
 		s.work = func(ctx context.Context, _ []driver.Command) error { return s.hang(ctx) }
 		errs := make(chan error, 20)
 		for i := range 20 {
@@ -324,8 +324,8 @@ func TestSharedClose(t *testing.T) {
 }
 
 // Requests that hang do not hold up those that come later, also if nobody asks again.
-func TestSharedHungBatch(t *testing.T) {
-	sharing(t, func(t *testing.T, s *batchServer, l *link) {
+func TestBatcherHungBatch(t *testing.T) {
+	batching(t, func(t *testing.T, s *batchServer, l *link) {
 		var hung sync.Map
 		s.work = func(ctx context.Context, cmds []driver.Command) error {
 			if _, loaded := hung.LoadOrStore(len(s.sent())+s.alone, true); !loaded && len(s.sent())+s.alone <= maxAlone+usualBatches {
@@ -348,8 +348,8 @@ func TestSharedHungBatch(t *testing.T) {
 
 // Requests under way are bounded when nothing answers, and callers wait for their own
 // contexts only.
-func TestSharedNothingAnswers(t *testing.T) {
-	sharing(t, func(t *testing.T, s *batchServer, l *link) {
+func TestBatcherNothingAnswers(t *testing.T) {
+	batching(t, func(t *testing.T, s *batchServer, l *link) {
 		underWay, most := 0, 0
 		s.work = func(ctx context.Context, _ []driver.Command) error {
 			s.mu.Lock()
@@ -382,8 +382,8 @@ func TestSharedNothingAnswers(t *testing.T) {
 }
 
 // In a Cluster a part that hangs does not hold up the others.
-func TestSharedParts(t *testing.T) {
-	sharing(t, func(t *testing.T, s *batchServer, l *link) {
+func TestBatcherParts(t *testing.T) {
+	batching(t, func(t *testing.T, s *batchServer, l *link) {
 		s.mode = driver.ModeCluster
 		s.work = func(ctx context.Context, cmds []driver.Command) error {
 			for _, cmd := range cmds {
@@ -423,8 +423,8 @@ func TestSharedParts(t *testing.T) {
 }
 
 // A Conn that is no Batcher gets each command by itself.
-func TestSharedWithoutBatcher(t *testing.T) {
-	sharing(t, func(t *testing.T, s *batchServer, _ *link) {
+func TestBatcherWithoutBatcher(t *testing.T) {
+	batching(t, func(t *testing.T, s *batchServer, _ *link) {
 		l := newLink(plainConnector{s})
 		defer l.close()
 		var wg sync.WaitGroup
@@ -446,8 +446,8 @@ func (c plainConnector) Connect(context.Context) (driver.Conn, error) {
 }
 
 // A reply that was an error is its own command's only.
-func TestSharedRepliesOfTheirOwn(t *testing.T) {
-	sharing(t, func(t *testing.T, s *batchServer, l *link) {
+func TestBatcherRepliesOfTheirOwn(t *testing.T) {
+	batching(t, func(t *testing.T, s *batchServer, l *link) {
 		c, err := l.connect(t.Context())
 		require.NoError(t, err)
 		c.batchers[0].pipeline.request = func(batch []*pendingCommand) bool {

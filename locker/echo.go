@@ -53,9 +53,9 @@ const (
 	echoAnswered                  // the server has taken it
 )
 
-// listenOn hears what arrives on sub until that ends, or is found to hear nothing, and returns
-// why. deaf tells that it never has heard anything.
-func (h *hub) listenOn(node int, l *link, sub driver.Subscription) (deaf bool, err error) {
+// listenOn hears what arrives on sub until that ends, or does not hear what it must, and returns
+// why. neverHeard tells that it was for the latter, and that nothing had arrived at all.
+func (h *hub) listenOn(node int, l *link, sub driver.Subscription) (neverHeard bool, err error) {
 	ctx, giveUp := context.WithCancelCause(h.ctx)
 	defer giveUp(nil)
 	mon := &monitor{link: l, giveUp: giveUp}

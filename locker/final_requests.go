@@ -16,6 +16,7 @@ type finalRequest struct {
 	name   string
 	until  time.Time
 	frees  bool // without it the lock may stay taken
+	most   bool // of the nodes of a quorum have done it, so that it is settled
 	unsure bool // the request was made and not answered
 }
 
@@ -33,7 +34,7 @@ func (c *Client) finish(jobs []*job) {
 				required = append(required, finalRequest{call: call, tenure: t, name: t.mutex.name, until: lapse, frees: true})
 			}
 		case *cleanup:
-			if f := (finalRequest{call: t.call, name: t.name, until: t.until, frees: t.frees}); f.frees {
+			if f := (finalRequest{call: t.call, name: t.name, until: t.until, frees: t.frees, most: t.most}); f.frees {
 				required = append(required, f)
 			} else {
 				optional = append(optional, f)
@@ -54,7 +55,7 @@ func (c *Client) finish(jobs []*job) {
 	wg.Wait()
 }
 
-// byShard sorts them by the parts of the deployment.
+// byShard sorts requests by the parts of the deployment.
 func (c *Client) byShard(all []finalRequest) map[int][]finalRequest {
 	parts := map[int][]finalRequest{}
 	for _, f := range all {
@@ -123,7 +124,7 @@ func longestAttempt(batch []finalRequest) time.Duration {
 func (f finalRequest) settledBy(r driver.Result) bool {
 	if f.tenure == nil {
 		err := cleanupReply(f.call, r.Value, r.Err)
-		return err == nil || mostDone(err)
+		return err == nil || f.most || mostDone(err)
 	}
 	err := r.Err
 	if err == nil {

@@ -38,11 +38,11 @@ func (h *hub) run(node int, l *link) {
 			h.tried()
 		}
 		if err == nil {
-			var deaf bool
-			deaf, err = h.listenOn(node, l, sub)
+			var neverHeard bool
+			neverHeard, err = h.listenOn(node, l, sub)
 			sub.Close()
 			h.set(false)
-			if !deaf {
+			if !neverHeard {
 				pause = resubscribePause
 			}
 		}

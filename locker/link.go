@@ -29,7 +29,7 @@ type link struct {
 	described atomic.Bool // the deployment has told what it is
 	counts    atomic.Bool // PUBLISH counts all receivers
 	cluster   atomic.Bool // keys lie on several nodes
-	noBundles atomic.Bool // one call about several locks is refused
+	noBundles atomic.Bool // a call about several locks cannot be relied on
 
 	misled atomic.Bool // a node of a Cluster has said that it is one, to a client that is for a single server
 

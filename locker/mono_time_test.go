@@ -20,7 +20,7 @@ func TestALeaseAndItsLineTakeNoMoreMemoryUnnoticed(t *testing.T) {
 	assert.LessOrEqual(t, reflect.TypeFor[line]().Size(), uintptr(96))
 }
 
-func TestStamp(t *testing.T) {
+func TestMonoTime(t *testing.T) {
 	check := func(t *testing.T) {
 		at := time.Now()
 		s := monoTimeOf(at)

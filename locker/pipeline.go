@@ -100,8 +100,8 @@ func (p *pipeline[T]) relieve() {
 	p.watch()
 }
 
-// hurry has what is waiting sent, though the request under way may get no answer. It is for who closes it then: nobody looks any
-// more whether a request is slow.
+// hurry has what is waiting sent, though the request under way may get no answer. It is for who is about to close
+// it, which stops the timer that would do so.
 func (p *pipeline[T]) hurry() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

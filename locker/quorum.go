@@ -181,8 +181,10 @@ func (q *quorum) close() error {
 	}
 	q.wg.Wait()
 	for _, node := range q.nodes {
-		node.line.hurry()
-		node.line.close()
+		node.pipeline.hurry()
+	}
+	for _, node := range q.nodes {
+		node.pipeline.close()
 	}
 	late.Stop()
 	q.stop()

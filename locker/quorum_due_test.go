@@ -339,6 +339,47 @@ func TestQuorumNodeThatRefusesTheEndOfATryKeepsNoLockThoughAnotherFailsThen(t *t
 	})
 }
 
+// Nor if the watchdog comes too late for the last request. Close need not wait for it: most nodes have ended the try.
+func TestQuorumNodeThatRefusesTheEndOfATryKeepsNoLockThoughNobodyAsksAgain(t *testing.T) {
+	for name, goesOn := range map[string]func(*testing.T, *Client, *cleanup){
+		"late": func(_ *testing.T, _ *Client, left *cleanup) { left.due(now().add(2 * minorityTime)) },
+		"close": func(t *testing.T, c *Client, _ *cleanup) {
+			begun := time.Now()
+			assert.NoError(t, c.Close())
+			assert.Less(t, time.Since(begun), time.Second, "it does not wait for who refuses")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+				nodes.established()
+				must(t, nodes.client(t, QuorumConfig{}).Mutex("k"))
+				everywhere()
+				c := nodes.client(t, QuorumConfig{})
+				order := c.quorum.order("k")
+				refuses, fails := nodes[order[0]], nodes[order[1]]
+				refuses.Del("k")
+				refuses.refuse("LOADING Redis is loading the dataset in memory", mutexFamily.giveUp)
+				_, err := c.Mutex("k").TryLock(t.Context())
+				require.ErrorIs(t, err, ErrLocked)
+				synctest.Wait()
+				c.watchdog.mu.Lock()
+				left, ok := c.watchdog.jobs.first().task.(*cleanup)
+				c.watchdog.mu.Unlock()
+				require.True(t, ok)
+				fails.refuse("LOADING Redis is loading the dataset in memory", mutexFamily.giveUp)
+				goesOn(t, c, left)
+				refuses.heal()
+				fails.heal()
+				if name == "late" {
+					time.Sleep(duePause + 2*DefaultNodeTimeout)
+					synctest.Wait()
+					assert.False(t, refuses.Exists("k"))
+				}
+			})
+		})
+	}
+}
+
 // Close tells it also where a request before has got no answer, and never will.
 func TestQuorumCloseTellsANodeBehindARequestWithoutAnAnswer(t *testing.T) {
 	for node := range 3 {

@@ -168,7 +168,7 @@ func TestQuorumAsksForNoLongerThanItsTime(t *testing.T) {
 		c := nodes.client(t, QuorumConfig{})
 		q, goOn := c.quorum, make(chan struct{})
 		for _, n := range q.nodes {
-			n.line.request = func(batch []inquiry) bool {
+			n.pipeline.request = func(batch []inquiry) bool {
 				<-goOn
 				for _, in := range batch {
 					n.answer(in, unasked(in.calls))

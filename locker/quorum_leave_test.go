@@ -121,10 +121,10 @@ func TestQuorumLeavesWhenTheLatestTimeIsUp(t *testing.T) {
 				slices.Reverse(batch)
 			}
 			n.asked.Add(2)
-			n.line.senders.Add(1)
-			n.line.wg.Add(1)
+			n.pipeline.senders.Add(1)
+			n.pipeline.wg.Add(1)
 			go n.request(batch)
-			n.line.wg.Wait()
+			n.pipeline.wg.Wait()
 			assert.Equal(t, 900*time.Millisecond, time.Since(begun))
 			require.Len(t, said, 2)
 			for _, err := range said {

@@ -31,8 +31,8 @@ type node struct {
 	tended    atomic.Pointer[time.Time] // when it was last asked for its marker lest that run out
 	preparing atomic.Bool               // a connection is being made that no request waits for
 
-	line pipeline[inquiry]
-	dues dues
+	pipeline pipeline[inquiry]
+	dues     dues
 }
 
 // nodeRequests is how many requests to a node are under way if it does not answer soon.
@@ -40,8 +40,8 @@ const nodeRequests = 4
 
 func newNode(q *quorum, place int, c driver.Connector) *node {
 	n := &node{link: newLink(c), quorum: q, place: place}
-	n.line.request, n.line.crew, n.line.room = n.request, &q.crew, batchSize
-	n.line.usual, n.line.most = 1, nodeRequests // in order, while the node answers soon
+	n.pipeline.request, n.pipeline.crew, n.pipeline.room = n.request, &q.crew, batchSize
+	n.pipeline.usual, n.pipeline.most = 1, nodeRequests // in order, while the node answers soon
 	return n
 }
 
@@ -83,7 +83,7 @@ func (n *node) request(batch []inquiry) (answered bool) {
 	if len(batch) > 1 {
 		all.calls, all.commands = nil, nil
 		for _, in := range batch {
-			if in.ctx.until.After(all.ctx.until) { // those in line are in no order
+			if in.ctx.until.After(all.ctx.until) { // those in the pipeline are in no order
 				all.ctx = in.ctx
 			}
 			all.calls, all.commands = append(all.calls, in.calls...), append(all.commands, in.commands...)
@@ -143,8 +143,8 @@ func (a *asking) leave() {
 	for _, in := range a.batch {
 		n.answer(in, allFailed(in.calls, err))
 	}
-	n.prepare() // before the line is left, which Close waits for
-	n.line.leave()
+	n.prepare() // before the pipeline is left, which Close waits for
+	n.pipeline.leave()
 }
 
 // explain notes what the driver says after it was left, where that is more: it could not
@@ -228,7 +228,7 @@ func (n *node) ask(in inquiry) bool {
 	if n.latest.Load() != in.ctx {
 		n.latest.Store(in.ctx)
 	}
-	return n.line.add(in)
+	return n.pipeline.add(in)
 }
 
 // rank says how far behind others the node is asked where not all are.

@@ -14,7 +14,7 @@ import (
 // them, and from then on nobody can join it.
 //
 // Who has its mu may take that of its rest, of a line or of the hub, and those of the client and of its
-// holdings, watchdog and observers. Who has one of those takes none of a tenure.
+// holdings, watchdog and observers, and what these take. Who has one of those takes none of a tenure.
 type tenure struct {
 	client *Client
 	mutex  *Mutex // that took it; all handles have its keys

@@ -24,8 +24,8 @@ func lateness(ttl time.Duration) time.Duration {
 }
 
 // A moment is a time and what the machine had slept by then, of which the monotonic clock knows
-// nothing. Two moments between which it has slept are compared once the earlier one stands
-// [moment.asOf] the later. That of a request is taken before the request is written.
+// nothing. Two moments between which it has slept are compared after the earlier one was brought
+// to the later by [moment.asOf]. That of a request is taken before the request is written.
 type moment struct {
 	at     time.Time
 	asleep time.Duration // how long the machine had been suspended by then

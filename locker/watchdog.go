@@ -35,7 +35,7 @@ type watchdog struct {
 	relief  *time.Timer // for what a batch in the prompt lane has left there; nil at first
 	states  [shards]shardState
 
-	cleanups int // cleanups
+	cleanups int // those that maxCleanups bounds
 }
 
 // A job is a request that is made again and again at its own times.
