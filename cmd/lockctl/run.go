@@ -46,7 +46,7 @@ type runner struct {
 	pending []syscall.Signal
 	ended   syscall.Signal // by that the wait for the lock was ended
 	lent    bool           // the command had the terminal, in the place of lockctl's own group
-	stopped bool           // Ctrl-Z was passed on to the command, which has not stopped yet
+	stopped time.Time      // when Ctrl-Z was passed on to the command, which has not stopped yet; zero if it has
 }
 
 // run returns an exitError in any case but that of a command that has ended well.
@@ -195,7 +195,7 @@ func (r *runner) supervise(asked guard.Moment) (guard.Result, error) {
 		case sig := <-r.signals:
 			r.pass(sig.(syscall.Signal))
 		case <-r.stops:
-			r.stopped = true
+			r.stopped = time.Now()
 			r.pass(signalStop)
 		case <-tick.C:
 			if d := r.lease.Deadline(); !d.IsZero() {
@@ -218,17 +218,23 @@ func (r *runner) pass(sig syscall.Signal) {
 	r.process.Signal(sig)
 }
 
+// stopTime is for how long Ctrl-Z is the reason for which a command stops. One that does not heed it may be
+// stopped much later, by somebody else.
+const stopTime = 2 * time.Second
+
 // heed does what has to be done when a command has been started or stopped.
 func (r *runner) heed(e guard.Event) {
-	told := r.stopped // the others of lockctl's group, by the terminal
+	told := time.Since(r.stopped) < stopTime // the others of lockctl's group, by the terminal
 	if e.Stopped != 0 {
-		r.stopped = false
+		r.stopped = time.Time{}
 	}
 	switch {
 	case e.Started != 0:
 		r.group = e.Started
 		if r.console.isFor() {
 			r.console.give(r.group)
+		} else {
+			r.catchStops() // it is in the background by now
 		}
 		for _, sig := range r.pending {
 			r.process.Signal(sig)
@@ -262,7 +268,7 @@ func (r *runner) heed(e guard.Event) {
 // catchStops has Ctrl-Z passed on from now on. Go cannot let go of it again, so that it is caught only
 // where it would stop lockctl and nobody else: its command is in a group of its own.
 func (r *runner) catchStops() {
-	if r.stops == nil {
+	if r.stops == nil && !stopsIgnored() {
 		r.stops = make(chan os.Signal, 1)
 		signal.Notify(r.stops, signalStop)
 	}
@@ -323,7 +329,7 @@ func (r *runner) outcome(result guard.Result, lost error) error {
 	case lost != nil:
 		return &exitError{exitLost, fmt.Errorf("the lock %q was lost while the command ran: %w", r.key, lost)}
 	case result.Signal != 0:
-		if result.Signal == syscall.SIGINT && inFront() {
+		if result.Signal == syscall.SIGINT && (r.lent || inFront()) {
 			interrupt(r.lent)
 		}
 		return &exitError{exitSignal + int(result.Signal), nil}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/golocker/golocker/cmd/lockctl/internal/guard"
 	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/internal/servertest"
 )
@@ -318,6 +319,33 @@ func TestWhatIsNotInTheForegroundIsSuspendedToo(t *testing.T) {
 		awaitText(t, out, "it goes on")
 		awaitText(t, out, "code:0")
 	}
+}
+
+// A script that ignores Ctrl-Z is not suspended with it, so that no shell would make lockctl go on.
+func TestCtrlZIsLeftIgnored(t *testing.T) {
+	t.Parallel()
+	cmd := program(t, "redis://"+servertest.Single(t).Addr)
+	end := filepath.Join(t.TempDir(), "end")
+	require.NoError(t, syscall.Mkfifo(end, 0o600))
+	sh := exec.Command("sh", "-c", `trap '' TSTP; "$0" run k -- sh -c 'echo ready; read x < "$0"; echo "got:$x"' "$1" < /dev/null; echo "code:$?"`, cmd.Path, end)
+	sh.Env = cmd.Env
+	tty, out := onTerminal(t, sh)
+	awaitText(t, out, "ready")
+	_, err := tty.Write([]byte{26}) // Ctrl-Z
+	require.NoError(t, err)
+	awaitText(t, out, "^Z") // until when the terminal may throw output away
+	require.NoError(t, os.WriteFile(end, []byte("on\n"), 0o600))
+	awaitText(t, out, "got:on")
+	awaitText(t, out, "code:0")
+	assert.NotContains(t, out.String(), "suspended")
+}
+
+// A command that does not heed Ctrl-Z may be stopped later, by who will make it go on.
+func TestWhoStopsTheCommandLaterMakesItGoOn(t *testing.T) {
+	r := &runner{stopped: time.Now().Add(-2 * stopTime)}
+	assert.NotPanics(t, func() { r.heed(guard.Event{Stopped: syscall.SIGSTOP}) }, "nothing is done")
+	r.stopped = time.Now()
+	assert.Panics(t, func() { r.heed(guard.Event{Stopped: syscall.SIGSTOP}) }, "the lease is looked at")
 }
 
 // A job that goes on in the background leaves the terminal to the shell, which would be at its end

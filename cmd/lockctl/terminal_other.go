@@ -23,6 +23,7 @@ func (*console) concerned(syscall.Signal) bool { return false }
 func (*console) give(int)                      {}
 func (*console) takeBack(bool) bool            { return false }
 func suspend(chan os.Signal, bool)             {}
+func stopsIgnored() bool                       { return true }
 func inFront() bool                            { return false }
 func interrupt(bool)                           {}
 func passedOn() []os.Signal                    { return []os.Signal{os.Interrupt, syscall.SIGTERM} }

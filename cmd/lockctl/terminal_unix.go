@@ -5,6 +5,8 @@ package main
 import (
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -24,7 +26,7 @@ type console struct {
 }
 
 // openConsole returns the terminal of the standard input, or else the one that the command may open
-// by itself, as to ask for a password; nil if there is none.
+// by itself, as to ask for a password; nil if there is none. It stays open until lockctl ends.
 func openConsole() *console {
 	c := &console{fd: int(os.Stdin.Fd())}
 	if c.input = term.IsTerminal(c.fd); !c.input {
@@ -118,6 +120,19 @@ func uncaughtStop() syscall.Signal {
 		return syscall.SIGSTOP
 	}
 	return syscall.SIGTTIN
+}
+
+// stopsIgnored tells whether TSTP was ignored when lockctl began, as by a script that is not to be suspended: nobody
+// would make lockctl go on. [signal.Ignored] does not know that of this signal. It is for Linux; elsewhere it is not told.
+func stopsIgnored() bool {
+	status, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(status)) {
+		if mask, ok := strings.CutPrefix(line, "SigIgn:"); ok {
+			ignored, _ := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			return ignored>>(syscall.SIGTSTP-1)&1 == 1
+		}
+	}
+	return false
 }
 
 // inFront tells whether lockctl's group has the terminal, to which one of the standard streams
