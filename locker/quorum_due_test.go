@@ -314,36 +314,18 @@ func TestQuorumNodeThatStoodStillAndCouldNotBeReachedKeepsNoLockThatWasGivenUp(t
 	}
 }
 
-// Nor does a node keep the lock that refuses to end a try that was not granted, while another one fails that had ended it before.
+// Nor does a node keep the lock that refuses to end a try that was not granted, while another one fails that had ended it before,
+// nor if the watchdog comes too late for the last request. Close need not wait for it: most nodes have ended the try.
 func TestQuorumNodeThatRefusesTheEndOfATryKeepsNoLockThoughAnotherFailsThen(t *testing.T) {
-	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
-		nodes.established()
-		must(t, nodes.client(t, QuorumConfig{}).Mutex("k"))
-		everywhere()
-		c := nodes.client(t, QuorumConfig{})
-		order := c.quorum.order("k")
-		refuses, fails := nodes[order[0]], nodes[order[1]]
-		refuses.Del("k")
-		refuses.refuse("LOADING Redis is loading the dataset in memory", mutexFamily.giveUp)
-		_, err := c.Mutex("k").TryLock(t.Context())
-		require.ErrorIs(t, err, ErrLocked)
-		time.Sleep(minorityTime / 3)
-		fails.down()
-		time.Sleep(3 * minorityTime)
-		require.Equal(t, 3, nodes.holding("k"))
-		refuses.heal()
-		fails.heal()
-		time.Sleep(duePause + 2*DefaultNodeTimeout)
-		synctest.Wait()
-		assert.False(t, refuses.Exists("k"))
-	})
-}
-
-// Nor if the watchdog comes too late for the last request. Close need not wait for it: most nodes have ended the try.
-func TestQuorumNodeThatRefusesTheEndOfATryKeepsNoLockThoughNobodyAsksAgain(t *testing.T) {
-	for name, goesOn := range map[string]func(*testing.T, *Client, *cleanup){
-		"late": func(_ *testing.T, _ *Client, left *cleanup) { left.due(now().add(2 * minorityTime)) },
-		"close": func(t *testing.T, c *Client, _ *cleanup) {
+	for name, goesOn := range map[string]func(t *testing.T, c *Client, left *cleanup, another *fakeDeployment){
+		"for long": func(t *testing.T, _ *Client, _ *cleanup, another *fakeDeployment) {
+			time.Sleep(minorityTime / 3)
+			another.down()
+			time.Sleep(3 * minorityTime)
+		},
+		"late": func(_ *testing.T, _ *Client, left *cleanup, _ *fakeDeployment) { left.due(now().add(2 * minorityTime)) },
+		"at Close": func(t *testing.T, c *Client, _ *cleanup, another *fakeDeployment) {
+			another.refuse("LOADING Redis is loading the dataset in memory", mutexFamily.giveUp)
 			begun := time.Now()
 			assert.NoError(t, c.Close())
 			assert.Less(t, time.Since(begun), time.Second, "it does not wait for who refuses")
@@ -356,7 +338,7 @@ func TestQuorumNodeThatRefusesTheEndOfATryKeepsNoLockThoughNobodyAsksAgain(t *te
 				everywhere()
 				c := nodes.client(t, QuorumConfig{})
 				order := c.quorum.order("k")
-				refuses, fails := nodes[order[0]], nodes[order[1]]
+				refuses, another := nodes[order[0]], nodes[order[1]]
 				refuses.Del("k")
 				refuses.refuse("LOADING Redis is loading the dataset in memory", mutexFamily.giveUp)
 				_, err := c.Mutex("k").TryLock(t.Context())
@@ -366,15 +348,13 @@ func TestQuorumNodeThatRefusesTheEndOfATryKeepsNoLockThoughNobodyAsksAgain(t *te
 				left, ok := c.watchdog.jobs.first().task.(*cleanup)
 				c.watchdog.mu.Unlock()
 				require.True(t, ok)
-				fails.refuse("LOADING Redis is loading the dataset in memory", mutexFamily.giveUp)
-				goesOn(t, c, left)
+				goesOn(t, c, left, another)
+				require.Equal(t, 3, nodes.holding("k"))
 				refuses.heal()
-				fails.heal()
-				if name == "late" {
-					time.Sleep(duePause + 2*DefaultNodeTimeout)
-					synctest.Wait()
-					assert.False(t, refuses.Exists("k"))
-				}
+				another.heal()
+				time.Sleep(duePause + 2*DefaultNodeTimeout)
+				synctest.Wait()
+				assert.Equal(t, name == "at Close", refuses.Exists("k"))
 			})
 		})
 	}
