@@ -117,16 +117,19 @@ func TestCloseTellsWhatWasSent(t *testing.T) {
 func TestCloseWhileTheDialSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &server{}
-		dialling := make(chan struct{})
+		dialling, left := make(chan struct{}), make(chan struct{})
 		sub := pubsub.New(func(ctx context.Context) (pubsub.Conn, error) {
 			close(dialling)
 			<-ctx.Done()
+			<-left // else the server may confirm before Add is told of Close
 			return srv.dial(ctx)
 		})
 		added := start(func() error { return sub.Add(t.Context(), "a") })
 		<-dialling
-		require.NoError(t, sub.Close())
+		closed := start(sub.Close)
 		require.ErrorIs(t, <-added, driver.ErrClosed)
+		close(left)
+		require.NoError(t, <-closed)
 		assert.Equal(t, 1, srv.dialCount())
 		assert.Zero(t, srv.open())
 	})
