@@ -665,11 +665,13 @@ func TestSubscriptionThatDoesNotComeAboutHoldsUpNobody(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, settleTime/5, time.Since(begun))
 
-		time.AfterFunc(settleTime, func() { assert.NoError(t, held.Unlock(t.Context())) })
+		unlocked := make(chan error, 1) // it is waited for: the lock may be had before Unlock is answered
+		time.AfterFunc(settleTime, func() { unlocked <- held.Unlock(t.Context()) })
 		begun = time.Now()
 		_, err = c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
 		assert.LessOrEqual(t, time.Since(begun), settleTime+2*pollInterval)
+		require.NoError(t, <-unlocked)
 
 		begun = time.Now()
 		require.NoError(t, c.Close())
@@ -733,11 +735,13 @@ func TestSubscriptionThatTakesNoChannelIsClosed(t *testing.T) {
 		}))
 		require.NoError(t, err)
 		defer c.Close()
+		unlocked := make(chan error, 1) // it is waited for: the lock may be had before Unlock is answered
 		time.AfterFunc(10*resubscribePause, func() {
 			assert.Zero(t, open.Load())
-			assert.NoError(t, held.Unlock(t.Context()))
+			unlocked <- held.Unlock(t.Context())
 		})
 		_, err = c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
+		require.NoError(t, <-unlocked)
 	})
 }
