@@ -157,7 +157,11 @@ func (w *watchdog) watch() {
 			w.asked = min(w.asked, limit)
 			at = min(at, w.asked)
 		}
-		w.wakeAt = max(at, 1)
+		if at <= now { // it has come since takeDue: there is nothing to sleep for
+			w.mu.Unlock()
+			continue
+		}
+		w.wakeAt = at
 		w.mu.Unlock()
 		timer.Reset(max(at-time.Since(w.epoch.at), soonest))
 		select {
