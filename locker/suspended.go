@@ -26,7 +26,7 @@ type suspendClock struct {
 
 	mu     sync.Mutex
 	origin time.Duration // uptime at start
-	ok     bool          // this system tells its uptime
+	ok     bool          // it is known
 	sample time.Duration
 	at     time.Time
 }
@@ -63,9 +63,7 @@ func (s *suspendClock) recent(now time.Time) time.Duration {
 // timer comes late by what the machine sleeps. With a TTL from 20 s on it is less than a lease's
 // context may be late anyway. Longer TTLs allow for no more: a lease may be over at the resume.
 func (s *suspendClock) unnoticed() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ok {
+	if _, ok := s.uptime(); !ok {
 		return idleWake // there is nothing to be seen
 	}
 	return time.Second

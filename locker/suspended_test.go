@@ -283,6 +283,14 @@ func TestTheWatchdogSleepsWhereNothingIsHeld(t *testing.T) {
 	})
 }
 
+// A watchdog of a test's bubble would wake each second of its time, once the process has had a lock outside.
+func TestNoSuspensionIsLookedForInABubble(t *testing.T) {
+	suspended.now()
+	synctest.Test(t, func(t *testing.T) {
+		assert.Equal(t, idleWake, suspended.unnoticed())
+	})
+}
+
 // The wall clock only says that it is time to look.
 func TestAWallClockThatIsSetIsNoSuspension(t *testing.T) {
 	begun, step := time.Now(), time.Duration(0)
