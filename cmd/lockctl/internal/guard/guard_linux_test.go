@@ -16,7 +16,7 @@ import (
 
 // The margin is for a machine that is busy with other tests: half of it before the end
 // lockctl steps in. No test runs beside another, since then all of them would be ended.
-var generous = Times{Margin: 2 * time.Second, Grace: time.Second}
+var generous = Times{Margin: 4 * time.Second, Grace: 3 * time.Second}
 
 // begin starts a script under a lease of that length.
 func begin(t *testing.T, script string, times Times, lease time.Duration) *Process {
@@ -67,7 +67,7 @@ func TestACommandIsEndedBeforeItsLease(t *testing.T) {
 		"stopped":  {"kill -STOP $$", 0, syscall.SIGTERM},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const lease = 5 * time.Second
+			const lease = 9 * time.Second
 			begun := time.Now()
 			pid, r := await(t, begin(t, test.script, generous, lease))
 			assert.Equal(t, Result{Code: test.code, Signal: test.signal, Ended: true}, r)
@@ -78,7 +78,7 @@ func TestACommandIsEndedBeforeItsLease(t *testing.T) {
 }
 
 func TestALeaseThatIsExtendedLetsTheCommandGoOn(t *testing.T) {
-	p := begin(t, "sleep 3", generous, 5*time.Second)
+	p := begin(t, "sleep 5", Times{}, 4*time.Second)
 	p.Extend(time.Now().Add(time.Minute))
 	p.Extend(time.Now()) // which comes late, and shortens nothing
 	_, r := await(t, p)

@@ -49,7 +49,7 @@ func TestALoneCommandThatIsStoppedSaysSo(t *testing.T) {
 }
 
 func TestALoneCommandIsEndedBeforeItsLease(t *testing.T) {
-	times := Times{Margin: 2 * time.Second, Grace: time.Second}
+	times := Times{Margin: 4 * time.Second, Grace: 3 * time.Second}
 	for name, test := range map[string]struct {
 		script string
 		want   Result
@@ -61,16 +61,16 @@ func TestALoneCommandIsEndedBeforeItsLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			begun := time.Now()
-			all := endOf(beginAlone(t, test.script, times, 5*time.Second))
+			all := endOf(beginAlone(t, test.script, times, 9*time.Second))
 			assert.Equal(t, Event{Result: &test.want}, all[len(all)-1])
 			assert.GreaterOrEqual(t, time.Since(begun), 2*time.Second)
-			assert.Less(t, time.Since(begun), 5*time.Second)
+			assert.Less(t, time.Since(begun), 9*time.Second)
 		})
 	}
 }
 
 func TestALoneCommandGoesOnWithItsLease(t *testing.T) {
-	p := beginAlone(t, "sleep 2.5; exit 6", Times{}, 2*time.Second)
+	p := beginAlone(t, "sleep 5; exit 6", Times{}, 4*time.Second)
 	p.Extend(time.Now().Add(time.Minute))
 	p.Extend(time.Now()) // which comes late, and shortens nothing
 	assert.Equal(t, []Event{{Result: &Result{Code: 6}}}, endOf(p))
