@@ -57,17 +57,22 @@ func beatMain(args []string) {
 			rest = rest[1:]
 		}
 	}
-	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%s.%d", name, os.Getpid())))
+	path := filepath.Join(dir, fmt.Sprintf("%s.%d", name, os.Getpid()))
+	f, err := os.Create(filepath.Join(dir, "."+filepath.Base(path)))
 	if err != nil {
 		panic(err)
 	}
-	for tick := time.Tick(3 * time.Millisecond); ; {
+	beat := func() error {
 		var times [16]byte
 		binary.LittleEndian.PutUint64(times[:8], uint64(begun))
 		binary.LittleEndian.PutUint64(times[8:], uint64(boottime()))
-		if _, err := f.WriteAt(times[:], 0); err != nil {
-			return
-		}
+		_, err := f.WriteAt(times[:], 0)
+		return err
+	}
+	if beat() != nil || os.Rename(f.Name(), path) != nil { // it is seen when there is something in it
+		return
+	}
+	for tick := time.Tick(3 * time.Millisecond); beat() == nil; {
 		select {
 		case <-tick:
 		case <-end:
@@ -118,9 +123,8 @@ func pulseOf(t *testing.T, dir, name string) pulse {
 	require.NoError(t, err)
 	for _, f := range files {
 		times, err := os.ReadFile(f)
-		if err != nil || len(times) != 16 {
-			continue // it is just being written for the first time
-		}
+		require.NoError(t, err)
+		require.Len(t, times, 16)
 		first, last := int64(binary.LittleEndian.Uint64(times[:8])), int64(binary.LittleEndian.Uint64(times[8:]))
 		if p.first == 0 || first < p.first {
 			p.first = first
