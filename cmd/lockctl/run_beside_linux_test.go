@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -35,19 +36,19 @@ const killed = -1 // there is no exit code then
 
 var disasters = map[string]disaster{
 	"lockctl is killed": {func(t *testing.T, s scene) {
-		require.NoError(t, s.holder.Process.Kill())
+		s.sent(t, s.holder.Process.Kill())
 	}, killed},
 	"lockctl is stopped": {func(t *testing.T, s scene) {
-		require.NoError(t, s.holder.Process.Signal(syscall.SIGSTOP))
+		s.sent(t, s.holder.Process.Signal(syscall.SIGSTOP))
 	}, exitLost},
 	"its process group is killed": {func(t *testing.T, s scene) {
-		require.NoError(t, syscall.Kill(-s.holder.Process.Pid, syscall.SIGKILL))
+		s.sent(t, syscall.Kill(-s.holder.Process.Pid, syscall.SIGKILL))
 	}, killed},
 	"the guardian is killed": {func(t *testing.T, s scene) {
-		require.NoError(t, syscall.Kill(s.guardian, syscall.SIGKILL))
+		s.sent(t, syscall.Kill(s.guardian, syscall.SIGKILL))
 	}, exitFailed},
 	"the guardian is stopped and the network cut": {func(t *testing.T, s scene) {
-		require.NoError(t, syscall.Kill(s.guardian, syscall.SIGSTOP))
+		s.sent(t, syscall.Kill(s.guardian, syscall.SIGSTOP))
 		s.network.Partition()
 	}, exitLost},
 	"the network is cut": {func(t *testing.T, s scene) {
@@ -67,6 +68,17 @@ var disasters = map[string]disaster{
 		<-s.holder.ended
 		s.server.Resume()
 	}, exitLost},
+}
+
+// sent looks at what came of a signal. The machine may have been too slow for the lease, so that nobody was there
+// any more to get it.
+func (s scene) sent(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, syscall.ESRCH) || errors.Is(err, os.ErrProcessDone) {
+		require.Equal(t, exitLost, s.holder.code(t), s.holder.err)
+		return
+	}
+	require.NoError(t, err)
 }
 
 // besideTTL is short, for the tests to be.
@@ -115,7 +127,7 @@ func (s *scene) hold(t *testing.T, url, dir string) (pids []int) {
 			s.guardian = guardians[0]
 			return pids
 		}
-		require.Equal(t, exitLost, s.holder.code(t), s.holder.err)
+		require.Contains(t, []int{exitLost, exitUnreachable}, s.holder.code(t), s.holder.err)
 		files, err := filepath.Glob(filepath.Join(dir, "first.*"))
 		require.NoError(t, err)
 		for _, f := range files {
