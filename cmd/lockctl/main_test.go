@@ -6,8 +6,10 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +31,13 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(asLockctl) != "" {
 		main()
+	}
+	// What was ignored by who runs the tests, as in the background of a script or under nohup, would be by all that
+	// they start, and no shell can trap it.
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 	os.Exit(m.Run())
 }
