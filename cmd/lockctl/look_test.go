@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/creack/pty"
@@ -370,10 +372,24 @@ func TestDoctorFindsThatAServerSpeaksNoTLS(t *testing.T) {
 	t.Parallel()
 	plain := servertest.Single(t)
 	for _, driver := range []string{"goredis", "rueidis", "redigo"} {
-		code, out, errs := lockctl(t, "rediss://"+plain.Addr, "--driver", driver, "doctor", "--timeout", "500ms")
-		assert.Equal(t, exitFindings, code, errs)
-		assert.Regexp(t, `problem +connection .*does the server speak TLS\?`, out)
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			code, out, errs := lockctl(t, "rediss://"+plain.Addr+"?dial_timeout=3s", "--driver", driver, "doctor", "--timeout", "30s")
+			assert.Equal(t, exitFindings, code, errs)
+			assert.Regexp(t, `problem +connection .*does the server speak TLS\?`, out)
+		})
 	}
+}
+
+// It is the connection that fails, which tells why, and not the time of doctor that is over.
+func TestDoctorOutwaitsItsConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		for set, want := range map[time.Duration]time.Duration{0: 400 * time.Millisecond, time.Minute: 400 * time.Millisecond, time.Second / 10: time.Second / 10} {
+			assert.Equal(t, want, impatient(ctx, driver.Config{DialTimeout: set}).DialTimeout)
+		}
+	})
 }
 
 // Whoever cannot wait for a lock is stuck when it is held: to take a free one is not enough.

@@ -38,7 +38,7 @@ func TestRunExitCodes(t *testing.T) {
 		"the command's own":  {url, sh("exit 7"), 7, ""},
 		"255 of the command": {url, sh("exit 255"), 255, ""},
 		"killed by a signal": {url, sh("kill -KILL $$"), 137, ""},
-		"not in time":        {url, []string{"run", "--wait", "0.2", "held", "--", "true"}, 75, "wait timeout"},
+		"not in time":        {url, []string{"run", "--wait", "3.5", "held", "--", "true"}, 75, "wait timeout"}, // long enough to hear that it is held
 		"not at all":         {url, []string{"run", "-n", "held", "--", "true"}, 75, "is locked by"},
 		"wait 0":             {url, []string{"run", "--timeout", "0", "held", "--", "true"}, 75, "is locked by"},
 		"as flock -E":        {url, []string{"run", "-n", "-E", "1", "held", "--", "true"}, 1, "is locked by"},
@@ -98,15 +98,18 @@ func TestRunIsSilentWhereALockThatOthersHaveIsNoError(t *testing.T) {
 	t.Parallel()
 	url := "redis://" + servertest.Single(t).Addr
 	hold(t, observer(t, url), "held")
-	for _, wait := range []string{"-n", "--wait=0.2"} {
+	for _, wait := range []string{"-n", "--wait=3.5"} { // long enough to hear that others have it
 		for flag, says := range map[string]string{"--verbose=false": "", "-q": "", "-vq": "", "-v": "is locked by", "--json": `"exit":0`} {
-			code, out, errs := lockctl(t, url, "run", wait, "-E", "0", flag, "held", "--", "echo", "it runs")
-			assert.Zero(t, code)
-			assert.Empty(t, out)
-			if says == "" {
-				assert.Empty(t, errs, flag)
-			}
-			assert.Contains(t, errs, says, flag)
+			t.Run(wait+" "+flag, func(t *testing.T) {
+				t.Parallel()
+				code, out, errs := lockctl(t, url, "run", wait, "-E", "0", flag, "held", "--", "echo", "it runs")
+				assert.Zero(t, code)
+				assert.Empty(t, out)
+				if says == "" {
+					assert.Empty(t, errs)
+				}
+				assert.Contains(t, errs, says)
+			})
 		}
 	}
 }
@@ -272,7 +275,9 @@ func TestRunTellsReadersOfTheLastWritersToken(t *testing.T) {
 func TestOnAQuorumWithAShortLongestTTL(t *testing.T) {
 	t.Parallel()
 	quorum := strings.Join(threeServers(t), " ")
-	short := func(args ...string) []string { return append([]string{"--longest-ttl", "10s", "--bootstrap"}, args...) }
+	short := func(args ...string) []string {
+		return append([]string{"--longest-ttl", "10s", "--node-timeout", "2s", "--bootstrap"}, args...)
+	}
 	for _, flags := range [][]string{{"--ttl", "5s"}, nil} {
 		code, out, errs := lockctl(t, quorum, short(append(append([]string{"run"}, flags...), "k", "--", "echo", "ok")...)...)
 		assert.Zero(t, code, errs)
