@@ -291,7 +291,7 @@ func TestWrapHookThatChangesAllKeys(t *testing.T) {
 	}
 	lease, err := locks[0].Mutex("m").TryLock(soon(t))
 	require.NoError(t, err)
-	brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	brief, cancel := context.WithTimeout(t.Context(), 3*time.Second) // long enough for an answer
 	defer cancel()
 	_, err = locks[1].Mutex("m").Lock(brief)
 	require.ErrorIs(t, err, locker.ErrLocked, "granted twice")

@@ -27,7 +27,7 @@ func TestLeader(t *testing.T) {
 func TestACandidateWaitsForAServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	server := servertest.Single(t)
-	client, err := locker.Open("goredis", "redis://"+server.Addr, locker.AttemptTimeout(100*time.Millisecond), locker.Observe(locker.Observer{
+	client, err := locker.Open("goredis", "redis://"+server.Addr, locker.AttemptTimeout(3*time.Second), locker.Observe(locker.Observer{
 		LockEnd: func(_ context.Context, e locker.LockEnd) {
 			if e.Op == "try" && e.Outcome() == "unavailable" {
 				server.Resume()

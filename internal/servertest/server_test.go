@@ -146,9 +146,9 @@ func TestPauseFreezesUntilResume(t *testing.T) {
 	require.Equal(t, "PONG", reply)
 
 	s.Pause()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(50*time.Millisecond)))
 	_, err = conn.Write(appendCommand(nil, []string{"SET", "k", "v"}))
 	require.NoError(t, err, "a paused server's connections stay open")
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 	_, err = conn.Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 
