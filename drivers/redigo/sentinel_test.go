@@ -22,8 +22,8 @@ func sentinelConfig(s *servertest.SentinelNodes) driver.Config {
 		Mode:        driver.ModeSentinel,
 		Master:      servertest.MasterName,
 		Addrs:       s.Addrs(),
-		DialTimeout: time.Second,
-		Timeout:     time.Second,
+		DialTimeout: 4 * time.Second, // not all calls are made again
+		Timeout:     4 * time.Second,
 	}
 }
 
