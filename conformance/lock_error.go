@@ -19,16 +19,18 @@ var lockErrorCases = []testCase{
 		k.modes(func(name string, opts ...locker.Option) {
 			held := k.take(k.client(locker.Label("the holder")).Mutex(name, append(opts, locker.TTL(k.times.long))...))
 			c := k.client()
+			k.warm(c)
 			why := errors.New("shutting down")
 			begun := time.Now()
-			ctx, cancel := context.WithTimeoutCause(k.ctx, k.time.short, why)
+			patience := k.time.flight // it has heard that the lock is held by then
+			ctx, cancel := context.WithTimeoutCause(k.ctx, patience, why)
 			defer cancel()
 			_, err := c.Mutex(name, opts...).Lock(ctx)
 			k.waitError(err, why, context.DeadlineExceeded)
-			if took := time.Since(begun); took < k.time.short || took > k.time.short+k.times.prompt {
-				k.Errorf("Lock took %v; its ctx ended after %v", took, k.time.short)
+			if took := time.Since(begun); took < patience || took > patience+k.times.prompt {
+				k.Errorf("Lock took %v; its ctx ended after %v", took, patience)
 			}
-			_, err = c.Mutex(name, append(opts, locker.WaitTimeout(k.time.short))...).Lock(k.ctx)
+			_, err = c.Mutex(name, append(opts, locker.WaitTimeout(patience))...).Lock(k.ctx)
 			k.waitError(err, locker.ErrWaitTimeout)
 			_, err = c.Mutex(name, append(opts, locker.Retry(locker.Attempts(2, locker.Constant(k.time.short))))...).Lock(k.ctx)
 			k.is("Lock with two attempts", err, locker.ErrLocked)

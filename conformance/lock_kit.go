@@ -42,7 +42,7 @@ var (
 	}
 	realLockTiming = lockTiming{
 		ttl: 2 * time.Second, long: 10 * time.Minute, never: time.Hour, poll: time.Second,
-		grant: 2 * time.Second, prompt: time.Second, late: time.Second, place: 4 * time.Second,
+		grant: 2 * time.Second, prompt: 2 * time.Second, late: time.Second, place: 4 * time.Second,
 	}
 )
 

@@ -97,7 +97,7 @@ var lockNameCases = []testCase{
 				}
 				for what, f := range calls {
 					call := k.background(func() (driver.Value, error) { return nil, f() })
-					k.wait(call, k.times.prompt, what+" on a "+kind)
+					k.wait(call, k.times.grant, what+" on a "+kind)
 					k.is(what+" on a "+kind, call.err, locker.ErrForeign)
 					k.isNot(what+" on a "+kind, call.err, locker.ErrLocked)
 					if f, ok := errors.AsType[*locker.ForeignError](call.err); ok && (f.Type != kind || f.Name != name) {
