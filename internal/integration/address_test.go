@@ -46,7 +46,7 @@ func TestTLSByDSN(t *testing.T) {
 			"the system's":      "rediss://" + srv.Addr,
 			"another name":      "rediss://" + srv.Addr + "?tls_server_name=example.com&tls_ca=" + srv.CAFile,
 		} {
-			c := d.open(t, dsn)
+			c := d.open(t, dsn, locker.AttemptTimeout(patience)) // so that it is the refusal that is told
 			var err error
 			took := timed(func() { _, err = c.Mutex("k").Lock(soon(t)) })
 			assert.ErrorIs(t, err, locker.ErrUnavailable, what)
