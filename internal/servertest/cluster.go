@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // SlotCount is the number of hash slots of a Cluster.
@@ -101,14 +102,27 @@ func (c *ClusterNodes) join() error {
 				return err
 			}
 		}
-		if i > 0 {
-			if _, err := node.Do("CLUSTER", "MEET", "127.0.0.1", first.Port(), strconv.Itoa(first.busPort)); err != nil {
-				return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), agreeTimeout)
+	defer cancel()
+	var met time.Time
+	return Await(ctx, func() error {
+		if time.Since(met) > meetAgain {
+			met = time.Now()
+			for _, node := range c.Servers()[1:] {
+				if _, err := node.Do("CLUSTER", "MEET", "127.0.0.1", first.Port(), strconv.Itoa(first.busPort)); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	return c.awaitOK()
+		return c.ok()
+	})
 }
+
+// meetAgain is when nodes that do not agree yet are made known to each other once more. The node that one meets
+// forgets it where they have not come to know each other within the cluster-node-timeout, or a second if that
+// is shorter; the one that has met does not learn of that, and does not try again.
+const meetAgain = 5 * time.Second
 
 // Servers returns the masters and the replicas.
 func (c *ClusterNodes) Servers() []*Server { return slices.Concat(c.Nodes, c.Replicas) }

@@ -5,10 +5,12 @@ package servertest
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -178,4 +180,24 @@ func TestTLSInEveryTopology(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "PONG", reply)
 	}
+}
+
+// A node that gets no time while it comes to know another one forgets it, and is met again.
+func TestNodesMeetAgain(t *testing.T) {
+	t.Parallel()
+	skipCluster(t)
+	c := &ClusterNodes{Nodes: startAll(t, 2, kindCluster, newSettings([]Option{Config("cluster-node-timeout", "500")})), tb: t}
+	joined := make(chan error, 1)
+	go func() { joined <- c.join() }()
+	require.NoError(t, Await(t.Context(), func() error {
+		nodes, err := c.Nodes[0].text("CLUSTER", "NODES")
+		if err == nil && !strings.Contains(nodes, "handshake") && len(joined) == 0 {
+			err = errors.New("nobody was met yet")
+		}
+		return err
+	}))
+	c.Nodes[0].Pause()
+	time.Sleep(1500 * time.Millisecond) // a handshake has one second
+	c.Nodes[0].Resume()
+	require.NoError(t, <-joined)
 }
