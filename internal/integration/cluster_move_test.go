@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -131,6 +132,57 @@ func TestClusterASlotOnItsWayIsUnavailableAndLosesNothing(t *testing.T) {
 			assertMortal(t, node)
 			assert.Empty(t, keys(t, node))
 		}
+	})
+}
+
+// A replica is told what leaves with a slot, and (by Redis 7.0) not that the slot is on its way: once it is the
+// master, be it by an orderly failover, the locks that have left are forgotten. Tokens grow all the same, and who
+// holds such a lock hears that it is lost.
+func TestClusterAFailoverForgetsTheLocksOfASlotOnItsWay(t *testing.T) {
+	t.Parallel()
+	cluster := servertest.ReplicatedCluster(t, 3)
+	for _, d := range drivers {
+		if !d.cluster {
+			continue
+		}
+		a := d.clusterClient(t, cluster.Addrs(), locker.TTL(renewedTTL), locker.Fenced())
+		b := d.clusterClient(t, cluster.Addrs(), locker.Fenced())
+		t.Run(d.name, func(t *testing.T) {
+			// Of a shard that no other driver has had.
+			name := unmovedName(t, cluster)
+			held := mustTryLock(t, a.Mutex(name))
+			m := beginMove(t, cluster, name)
+			m.carry(t, m.left(t)...)
+			heir := cluster.Replicas[slices.Index(cluster.Nodes, m.from)]
+			takeOver(t, heir)
+			if strings.Contains(do(t, heir, "CLUSTER", "NODES").(string), "["+m.slot+"->-") {
+				t.Skip("the server tells its replica of slots on their way")
+			}
+			second := mustLock(t, b.Mutex(name))
+			assert.Greater(t, second.Token(), held.Token())
+			assert.ErrorIs(t, lossOf(t, held), locker.ErrNotHeld)
+			require.NoError(t, second.Unlock(soon(t)))
+		})
+	}
+}
+
+// unmovedName is one that a node has which is still a master.
+func unmovedName(t *testing.T, cluster *servertest.ClusterNodes) string {
+	t.Helper()
+	for i := 0; ; i++ {
+		name := numbered("moving", i)
+		if cluster.NodeOf(name).InfoSays("replication", "role:master") == nil {
+			return name
+		}
+	}
+}
+
+// takeOver makes a replica the master, with that one's help. The servers give an attempt up after five seconds.
+func takeOver(t *testing.T, replica *servertest.Server) {
+	t.Helper()
+	eventually(t, "the replica is the master", func() bool {
+		do(t, replica, "CLUSTER", "FAILOVER")
+		return becomes(6*time.Second, func() bool { return replica.InfoSays("replication", "role:master") == nil })
 	})
 }
 
