@@ -20,9 +20,9 @@ func clockFaults() []Fault {
 	}
 	needs := rig.Needs{Clock: true}
 	return []Fault{
-		{Name: "clock-forward", Kinds: asked, Needs: needs, Inject: step(stepForward, true), setsClock: true, Allows: forgets},
-		{Name: "clock-back", Kinds: asked, Needs: needs, Inject: step(-stepBack, false), setsClock: true, Allows: forgets},
-		{Name: "clock-back-for-good", Kinds: asked, Needs: needs, Inject: step(-stepBack, true), Lingers: stepBack, setsClock: true},
+		{Name: "clock-forward", Kinds: alone, Needs: needs, Inject: step(stepForward, true), setsClock: true, Allows: forgets},
+		{Name: "clock-back", Kinds: alone, Needs: needs, Inject: step(-stepBack, false), setsClock: true, Allows: forgets},
+		{Name: "clock-back-for-good", Kinds: alone, Needs: needs, Inject: step(-stepBack, true), Lingers: stepBack, setsClock: true},
 	}
 }
 

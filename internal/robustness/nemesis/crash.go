@@ -5,26 +5,27 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/golocker/golocker/internal/robustness/rig"
 	"github.com/golocker/golocker/internal/servertest"
 )
 
 // crashes are servers that die by SIGKILL and are started again.
 func crashes() []Fault {
 	return []Fault{
-		{Name: "server-kill-empty", Kinds: asked, Inject: onServer(killEmpty), loses: true, Allows: []Allowance{
-			{single, exclusion, "a server without persistence forgets its leases when it is restarted"},
+		{Name: "server-kill-empty", Kinds: everywhere, Inject: onServer(killEmpty), loses: true, Allows: []Allowance{
+			{[]rig.Kind{rig.Single, rig.Sentinel, rig.Cluster}, exclusion, "a server without persistence forgets its leases when it is restarted"},
 		}},
-		{Name: "server-kill-aof", Kinds: asked, Inject: onServer(killPersistent)},
-		{Name: "loading", Kinds: asked, Inject: onServer(load)},
+		{Name: "server-kill-aof", Kinds: alone, Inject: onServer(killPersistent)},
+		{Name: "loading", Kinds: alone, Inject: onServer(load)},
 	}
 }
 
 // killEmpty kills a server that keeps nothing on disk.
-func killEmpty(_ context.Context, _ *Scene, srv *servertest.Server) (Heal, error) {
+func killEmpty(_ context.Context, s *Scene, srv *servertest.Server) (Heal, error) {
 	srv.Kill()
-	return func(context.Context) error {
+	return func(ctx context.Context) error {
 		srv.Restart()
-		return nil
+		return complete(ctx, s.Rig)
 	}, nil
 }
 

@@ -3,6 +3,7 @@ package nemesis
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/golocker/golocker/internal/robustness/rig"
 	"github.com/golocker/golocker/internal/servertest"
@@ -10,13 +11,11 @@ import (
 
 // disconnections are servers that do not know their clients, or their scripts, any more.
 func disconnections() []Fault {
-	// Not Sentinel: their own connections would be killed as well, and they would fail over.
-	kinds := []rig.Kind{rig.Single, rig.Quorum, rig.Cluster}
 	return []Fault{
-		{Name: "client-kill-normal", Kinds: kinds, Inject: killClients("normal")},
-		{Name: "client-kill-pubsub", Kinds: kinds, Inject: killClients("pubsub")},
+		{Name: "client-kill-normal", Kinds: everywhere, Inject: killClients("normal")},
+		{Name: "client-kill-pubsub", Kinds: everywhere, Inject: killClients("pubsub")},
 		{Name: "script-flush", Kinds: everywhere, Inject: onServer(flushScripts)},
-		{Name: "maxclients", Kinds: asked, Inject: onServer(letNobodyIn)},
+		{Name: "maxclients", Kinds: alone, Inject: onServer(letNobodyIn)},
 	}
 }
 
@@ -29,11 +28,10 @@ func killClients(kind string) func(context.Context, *Scene) (Heal, error) {
 		}
 		kill := func() (killed int64, err error) {
 			for _, srv := range servers {
-				reply, err := srv.Do("CLIENT", "KILL", "TYPE", kind)
+				n, err := killClientsOf(srv, kind)
 				if err != nil {
 					return killed, err
 				}
-				n, _ := reply.(int64)
 				killed += n
 			}
 			return killed, nil
@@ -60,6 +58,28 @@ func killClients(kind string) func(context.Context, *Scene) (Heal, error) {
 			return stop(ctx)
 		}, nil
 	}
+}
+
+// killClientsOf ends the connections of a type to one server, but for those of Sentinels and of
+// this process.
+func killClientsOf(srv *servertest.Server, kind string) (killed int64, err error) {
+	list, err := srv.Do("CLIENT", "LIST", "TYPE", kind)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(fmt.Sprint(list)) {
+		if strings.Contains(line, " name=sentinel-") || strings.Contains(line, " name="+servertest.ControlUser+" ") {
+			continue
+		}
+		id := strings.TrimPrefix(strings.Fields(line)[0], "id=")
+		reply, err := srv.Do("CLIENT", "KILL", "ID", id)
+		if err != nil {
+			return killed, err
+		}
+		n, _ := reply.(int64)
+		killed += n
+	}
+	return killed, nil
 }
 
 // hosts claims servers that have clients: in a Cluster each has some of a worker's

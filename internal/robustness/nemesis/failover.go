@@ -24,7 +24,9 @@ func failovers() []Fault {
 		fault("sentinel-failover", rig.Sentinel, promoteBySentinel),
 		fault("sentinel-master-kill", rig.Sentinel, replaced(kill)),
 		fault("sentinel-master-stop", rig.Sentinel, replaced(stop)),
-		{Name: "cluster-failover", Kinds: []rig.Kind{rig.Cluster}, Inject: promoteInCluster},
+		{Name: "cluster-failover", Kinds: []rig.Kind{rig.Cluster}, Inject: promoteInCluster()},
+		fault("cluster-failover-force", rig.Cluster, promoteInCluster("FORCE")),
+		fault("cluster-failover-takeover", rig.Cluster, promoteInCluster("TAKEOVER")),
 		fault("cluster-master-kill", rig.Cluster, replaced(kill)),
 		fault("cluster-master-stop", rig.Cluster, replaced(stop)),
 	}
@@ -68,12 +70,16 @@ func (s *Scene) replacePrimary(ctx context.Context) error {
 	return nil
 }
 
-// complete waits until all that a failover takes is there.
+// complete waits until all that a failover takes is there, if there can be one.
 func complete(ctx context.Context, r *rig.Rig) error {
-	if r.Kind == rig.Sentinel {
+	switch r.Kind {
+	case rig.Sentinel:
 		return r.Sentinels.AwaitComplete(ctx)
+	case rig.Cluster:
+		return r.Nodes.AwaitComplete(ctx)
+	default:
+		return nil
 	}
-	return r.Nodes.AwaitComplete(ctx)
 }
 
 // aMaster claims all servers, waits until they are complete and returns one of the masters.
@@ -170,31 +176,34 @@ func promoteBySentinel(ctx context.Context, s *Scene) (Heal, error) {
 }
 
 // promoteInCluster has a replica take its master's place, with the master's help: it puts
-// off its clients until the replica has everything.
-func promoteInCluster(ctx context.Context, s *Scene) (Heal, error) {
-	master, release, err := s.aMaster(ctx)
-	if err != nil {
-		return nil, err
+// off its clients until the replica has everything. By FORCE nobody asks the master, and by
+// TAKEOVER nor the others.
+func promoteInCluster(how ...string) func(context.Context, *Scene) (Heal, error) {
+	return func(ctx context.Context, s *Scene) (Heal, error) {
+		master, release, err := s.aMaster(ctx)
+		if err != nil {
+			return nil, err
+		}
+		heal := func(ctx context.Context) error {
+			defer release()
+			return complete(ctx, s.Rig)
+		}
+		replica, err := s.replicaOf(master)
+		if err == nil {
+			err = takeOver(ctx, replica, how...)
+		}
+		if err != nil {
+			return nil, errors.Join(err, heal(ctx))
+		}
+		return heal, nil
 	}
-	heal := func(ctx context.Context) error {
-		defer release()
-		return complete(ctx, s.Rig)
-	}
-	replica, err := s.replicaOf(master)
-	if err == nil {
-		err = takeOver(ctx, replica)
-	}
-	if err != nil {
-		return nil, errors.Join(err, heal(ctx))
-	}
-	return heal, nil
 }
 
 // takeOver makes a replica of a Cluster a master. A server gives the attempt up after
 // five seconds, if the others have not agreed by then.
-func takeOver(ctx context.Context, replica *servertest.Server) error {
+func takeOver(ctx context.Context, replica *servertest.Server, how ...string) error {
 	for {
-		if _, err := replica.Do("CLUSTER", "FAILOVER"); err != nil {
+		if _, err := replica.Do(append([]string{"CLUSTER", "FAILOVER"}, how...)...); err != nil {
 			return err
 		}
 		attempt, cancel := context.WithTimeout(ctx, 6*time.Second)

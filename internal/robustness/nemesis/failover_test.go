@@ -67,6 +67,8 @@ var (
 	_ = prove("sentinel-master-kill", promotes(true))
 	_ = prove("sentinel-master-stop", promotes(false))
 	_ = prove("cluster-failover", promotes(false))
+	_ = prove("cluster-failover-force", promotes(false))
+	_ = prove("cluster-failover-takeover", promotes(false))
 	_ = prove("cluster-master-kill", promotes(true))
 	_ = prove("cluster-master-stop", promotes(false))
 	_ = prove("cluster-migrate", func(t *testing.T, s *stage, f *incident) {

@@ -12,11 +12,11 @@ import (
 // freezes are servers that do nothing for a while, and lose nothing.
 func freezes() []Fault {
 	return []Fault{
-		{Name: "server-stop", Kinds: asked, Inject: onServer(stopServer)},
-		{Name: "debug-sleep", Kinds: asked, Inject: onServer(debugSleep)},
-		{Name: "busy-script", Kinds: asked, Inject: onServer(beBusy)},
-		{Name: "client-pause-all", Kinds: asked, Inject: onServer(pauseAll)},
-		{Name: "client-pause-write", Kinds: asked, Inject: onServer(pauseWrite)},
+		{Name: "server-stop", Kinds: everywhere, Inject: onServer(stopServer)},
+		{Name: "debug-sleep", Kinds: everywhere, Inject: onServer(debugSleep)},
+		{Name: "busy-script", Kinds: alone, Inject: onServer(beBusy)},
+		{Name: "client-pause-all", Kinds: everywhere, Inject: onServer(pauseAll)},
+		{Name: "client-pause-write", Kinds: everywhere, Inject: onServer(pauseWrite)},
 	}
 }
 

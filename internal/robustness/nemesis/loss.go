@@ -18,11 +18,11 @@ func losses() []Fault {
 		{quorum, exclusion, "a node that evicts keys forgets leases and does not show it, which counts where others do not have them"},
 	}
 	return []Fault{
-		{Name: "flushall", Kinds: asked, Inject: onServer(flush), loses: true, Allows: []Allowance{
+		{Name: "flushall", Kinds: alone, Inject: onServer(flush), loses: true, Allows: []Allowance{
 			{single, exclusion, "FLUSHALL deletes leases"},
 		}},
-		{Name: "evict-allkeys-lru", Kinds: asked, Inject: onServer(evict("allkeys-lru")), loses: true, Allows: evicted},
-		{Name: "evict-volatile-lru", Kinds: asked, Inject: onServer(evict("volatile-lru")), loses: true, Allows: evicted},
+		{Name: "evict-allkeys-lru", Kinds: alone, Inject: onServer(evict("allkeys-lru")), loses: true, Allows: evicted},
+		{Name: "evict-volatile-lru", Kinds: alone, Inject: onServer(evict("volatile-lru")), loses: true, Allows: evicted},
 	}
 }
 

@@ -85,7 +85,7 @@ func (f Fault) disorders(besides []Fault) bool {
 // All returns the whole catalogue, in a fixed order.
 func All() []Fault {
 	return slices.Concat(
-		workerFaults(), crashes(), freezes(), losses(), refusals(), disconnections(), lineFaults(), clockFaults(), failovers(), migrations(),
+		workerFaults(), crashes(), freezes(), losses(), refusals(), disconnections(), lineFaults(), clockFaults(), failovers(), outages(), migrations(),
 	)
 }
 
@@ -96,8 +96,8 @@ func On(kind rig.Kind) []Fault {
 
 var (
 	everywhere = rig.Kinds
-	// asked are the kinds on which nobody takes a server for dead that is only slow.
-	asked  = []rig.Kind{rig.Single, rig.Quorum}
+	// alone are the kinds whose servers nobody but their clients has to do with.
+	alone  = []rig.Kind{rig.Single, rig.Quorum}
 	single = []rig.Kind{rig.Single}
 	quorum = []rig.Kind{rig.Quorum}
 

@@ -12,10 +12,10 @@ import (
 // refusals are servers that are there and refuse to write.
 func refusals() []Fault {
 	return []Fault{
-		{Name: "out-of-memory", Kinds: asked, Inject: onServer(configured("maxmemory", "1", "0"))},
-		{Name: "no-replicas", Kinds: asked, Inject: onServer(configured("min-replicas-to-write", "3", "0"))},
-		{Name: "readonly", Kinds: asked, Inject: onServer(beReplica)},
-		{Name: "misconf", Kinds: asked, Inject: onServer(failToSave)},
+		{Name: "out-of-memory", Kinds: everywhere, Inject: onServer(configured("maxmemory", "1", "0"))},
+		{Name: "no-replicas", Kinds: everywhere, Inject: onServer(configured("min-replicas-to-write", "3", "0"))},
+		{Name: "readonly", Kinds: alone, Inject: onServer(beReplica)},
+		{Name: "misconf", Kinds: alone, Inject: onServer(failToSave)},
 	}
 }
 
