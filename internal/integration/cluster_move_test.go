@@ -20,13 +20,40 @@ import (
 // A slot moves to another node while its lock is held and waited for.
 func TestClusterALockSurvivesTheMoveOfItsSlot(t *testing.T) {
 	t.Parallel()
+	survivesTheMove(t, func(t *testing.T, cluster *servertest.ClusterNodes, name string) {
+		beginMove(t, cluster, name).end(t)
+	})
+}
+
+// The same where the servers do all of it, as from Redis 8.4 and Valkey 9.0 on.
+func TestClusterALockSurvivesTheAtomicMoveOfItsSlot(t *testing.T) {
+	t.Parallel()
+	server := servertest.Single(t)
+	knows := func(command string) bool { return do(t, server, "COMMAND", "INFO", command).([]any)[0] != nil }
+	redis, valkey := knows("cluster|migration"), knows("cluster|migrateslots")
+	if !redis && !valkey {
+		t.Skip("NOT TESTED WITH A SLOT THAT IS MOVED BY THE SERVERS: this one cannot do that")
+	}
+	survivesTheMove(t, func(t *testing.T, cluster *servertest.ClusterNodes, name string) {
+		m := planMove(t, cluster, name)
+		if redis {
+			do(t, m.to, "CLUSTER", "MIGRATION", "IMPORT", m.slot, m.slot)
+		} else {
+			do(t, m.from, "CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", m.slot, m.slot, "NODE", m.id)
+		}
+		eventually(t, "the slot has moved", func() bool { return len(m.left(t)) == 0 })
+	})
+}
+
+// survivesTheMove moves a slot to another node while its lock is held and waited for.
+func survivesTheMove(t *testing.T, move func(t *testing.T, cluster *servertest.ClusterNodes, name string)) {
 	eachClusterWay(t, func(t *testing.T, d driverUnderTest) {
 		t.Parallel()
 		cluster := servertest.Cluster(t, 2)
 		a, b := d.clusterClient(t, cluster.Addrs(), locker.TTL(renewedTTL), locker.Fenced()), d.clusterClient(t, cluster.Addrs(), locker.Fenced())
 		lease := mustTryLock(t, a.Mutex("moving"))
 		waiting := goLockWaiting(t, soon(t), b.Mutex("moving"), a)
-		beginMove(t, cluster, "moving").end(t)
+		move(t, cluster, "moving")
 		require.True(t, survivesRenewals(lease, 3), "%v", lease.Err())
 		unlocked := time.Now()
 		require.NoError(t, lease.Unlock(soon(t)))
@@ -269,16 +296,27 @@ type move struct {
 	id       string // of to
 }
 
-// beginMove has both masters know that the slot of a name moves. No key does yet.
-func beginMove(t *testing.T, cluster *servertest.ClusterNodes, name string) move {
+// planMove chooses another master for the slot of a name.
+func planMove(t *testing.T, cluster *servertest.ClusterNodes, name string) move {
 	t.Helper()
-	id := func(s *servertest.Server) string { return do(t, s, "CLUSTER", "MYID").(string) }
 	m := move{slot: strconv.Itoa(driver.Slot(name)), from: cluster.NodeOf(name), to: cluster.Nodes[0]}
 	if m.to == m.from {
 		m.to = cluster.Nodes[1]
 	}
-	m.id = id(m.to)
-	do(t, m.to, "CLUSTER", "SETSLOT", m.slot, "IMPORTING", id(m.from))
+	m.id = idOf(t, m.to)
+	return m
+}
+
+func idOf(t *testing.T, s *servertest.Server) string {
+	t.Helper()
+	return do(t, s, "CLUSTER", "MYID").(string)
+}
+
+// beginMove has both masters know that the slot of a name moves. No key does yet.
+func beginMove(t *testing.T, cluster *servertest.ClusterNodes, name string) move {
+	t.Helper()
+	m := planMove(t, cluster, name)
+	do(t, m.to, "CLUSTER", "SETSLOT", m.slot, "IMPORTING", idOf(t, m.from))
 	do(t, m.from, "CLUSTER", "SETSLOT", m.slot, "MIGRATING", m.id)
 	return m
 }
