@@ -21,6 +21,9 @@ import (
 // each. It is the addresses of servers.
 const scarceVariable = "GOLOCKER_INTEGRATION_SCARCE"
 
+// scarceTTL outlasts all that is tried in vain on a busy machine.
+const scarceTTL = 2 * quorumTTL
+
 // A process that is out of descriptors can make no connection. It says so, and not that a lock is
 // held by others; it loses nothing before a lease's time is over; and it goes on when it has some again.
 func TestAProcessOutOfDescriptorsGoesOnAfterwards(t *testing.T) {
@@ -84,7 +87,7 @@ func runOutOfDescriptors(t *testing.T, unsent bool, addrs []string, connector fu
 		t.Cleanup(func() { _ = admin.Close() })
 		admins = append(admins, admin)
 	}
-	c, late := newClient(t, connector(), locker.TTL(quorumTTL)), newClient(t, connector())
+	c, late := newClient(t, connector(), locker.TTL(scarceTTL)), newClient(t, connector())
 	other := newCountedClient(t, connector())
 	var held []*locker.Lease
 	for _, kind := range lockKinds {

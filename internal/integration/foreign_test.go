@@ -119,6 +119,7 @@ func TestForceReleaseWakesTheNextAndTheHolderLearns(t *testing.T) {
 		lease := mustTryLock(t, c.Mutex("k"))
 		waiting := goLockWaiting(t, soon(t), admin.Mutex("k"), admin)
 		assertAllListen(t, srv, "k")
+		require.True(t, survivesRenewals(lease, 1), "%v", lease.Err()) // the next one finds the waiter's lock, and not none
 		broken := time.Now()
 		who, err := admin.ForceRelease(soon(t), "k")
 		require.NoError(t, err)
