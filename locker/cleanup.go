@@ -44,7 +44,7 @@ const (
 // cleanUp begins cl, unless the client is closed or has too many.
 func (c *Client) cleanUp(cl *cleanup) {
 	cl.client, cl.job.task = c, cl
-	if !c.watchdog.countCleanup(cl, 1) || !c.watchdog.add(&cl.job, now(), 0) {
+	if !c.watchdog.countCleanup(cl, 1) || !c.watchdog.add(&cl.job, now(), 0) && !c.watchdog.addLate(&cl.job) {
 		cl.done()
 		cl.forgotten()
 	}

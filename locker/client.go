@@ -274,8 +274,9 @@ func (c *Client) Close() error {
 	c.lines.close()
 	c.stop()
 	c.settle(closeTime)
-	c.finish(c.watchdog.close())
-	c.settle(time.Second) // an Unlock that was faster than the watchdog's end
+	c.finish(c.watchdog.close(), closeTime)
+	c.settle(time.Second)                          // an Unlock that was faster than the watchdog's end
+	c.finish(c.watchdog.closeLate(), optionalTime) // what that has left to the background
 	c.hub.close()
 	c.err = c.deployment.close()
 	c.settle(time.Second) // an Unlock whose request has ended by that

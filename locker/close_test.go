@@ -290,20 +290,27 @@ func TestCloseNamesWhatAnUnlockLeavesThatItBreaksOff(t *testing.T) {
 }
 
 // A lock that the server has given by a request that heeds no end, whose answer comes when Close has waited for as long
-// as it does, is had by nobody. It is named.
-func TestCloseNamesALockThatIsGivenTooLate(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		c := f.client(t)
-		f.set(func() {
-			f.after = func(context.Context, driver.Command) error { time.Sleep(closeTime + time.Second/2); return nil }
+// as it does, is had by nobody. Close gives it back if it can, and names it if it cannot.
+func TestCloseHandlesALockThatIsGivenTooLate(t *testing.T) {
+	for _, late := range []time.Duration{time.Second / 2, 3 * time.Second / 2} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			c := f.client(t)
+			f.set(func() {
+				f.after = func(context.Context, driver.Command) error { f.heal(); time.Sleep(closeTime + late); return nil }
+			})
+			ended := lockEnds(t.Context(), c.Mutex("k"))
+			synctest.Wait()
+			err := c.Close()
+			if f.Exists("k") {
+				assert.ErrorIs(t, err, ErrUnknown)
+				assert.ErrorContains(t, err, `"k"`)
+			} else {
+				assert.NoError(t, err)
+			}
+			assert.Equal(t, late > time.Second, f.Exists("k"))
+			assert.ErrorIs(t, <-ended, ErrClosed)
 		})
-		ended := lockEnds(t.Context(), c.Mutex("k"))
-		synctest.Wait()
-		err := c.Close()
-		assert.ErrorIs(t, err, ErrUnknown)
-		assert.ErrorContains(t, err, `"k"`)
-		assert.ErrorIs(t, <-ended, ErrClosed)
-	})
+	}
 }
 
 // A lease may be unlocked when its client is closed, as by a deferred call: that waits for nothing but the server.
@@ -370,6 +377,36 @@ func TestCloseDoesWhatIsLeftToTheBackground(t *testing.T) {
 			if silent < optionalTime {
 				assert.False(t, f.Exists(held.mutex.keys.queue))
 			}
+		})
+	}
+}
+
+// An Unlock may come when Close has waited for those under way, and let go of what it could release itself. Where it leaves
+// the release to the background, nobody but Close is there to make it.
+func TestCloseDoesWhatAnUnlockBesideItLeavesToTheBackground(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": nil, "reentrant": {Reentrant()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				c := f.client(t)
+				lease := must(t, c.Mutex("k", opts...))
+				renewing := make(chan struct{})
+				f.set(func() {
+					f.before = func(ctx context.Context, cmd driver.Command) error {
+						if cmd.Args[1] != mutexFamily.renew.sha && cmd.Args[1] != holdFamily.renew.sha {
+							return nil
+						}
+						close(renewing)
+						<-ctx.Done() // by the end of the watchdog
+						over, cancel := context.WithCancel(t.Context())
+						cancel()
+						assert.ErrorIs(t, lease.Unlock(over), ErrUnknown)
+						return ctx.Err()
+					}
+				})
+				<-renewing
+				require.NoError(t, c.Close())
+				assert.False(t, f.Exists("k"))
+			})
 		})
 	}
 }

@@ -24,8 +24,9 @@ type finalRequest struct {
 // does not answer.
 const optionalTime = time.Second
 
-// finish ends all leases, and then makes the last request of every job.
-func (c *Client) finish(jobs []*job) {
+// finish ends all leases, and then makes the last request of every job: what may free a lock
+// within so long.
+func (c *Client) finish(jobs []*job, within time.Duration) {
 	var required, optional []finalRequest
 	for _, j := range jobs {
 		switch t := j.task.(type) {
@@ -50,7 +51,7 @@ func (c *Client) finish(jobs []*job) {
 			}
 		}
 	}
-	begin(required, closeTime)
+	begin(required, within)
 	begin(optional, optionalTime)
 	wg.Wait()
 }

@@ -31,6 +31,8 @@ type watchdog struct {
 	asked   time.Duration // the time of the job for which it was last woken, since epoch; that may be over
 	running bool
 	closed  bool
+	late    []*job // put in since, for Close
+	over    bool   // nor does Close take any more
 	lanes   [2]lane
 	relief  *time.Timer // for what a batch in the prompt lane has left there; nil at first
 	states  [shards]shardState
@@ -82,6 +84,25 @@ func (w *watchdog) add(j *job, at moment, early time.Duration) bool {
 		w.wg.Go(w.watch)
 	}
 	return true
+}
+
+// addLate keeps a job for which the watchdog was closed too early. It returns false if nobody comes
+// for it any more.
+func (w *watchdog) addLate(j *job) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.late = append(w.late, j)
+	}
+	return !w.over
+}
+
+// closeLate returns the jobs that were put in since close.
+func (w *watchdog) closeLate() []*job {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	return w.late
 }
 
 // remove ends a job. A request of it may still be in flight.
