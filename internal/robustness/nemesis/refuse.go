@@ -55,7 +55,10 @@ func failToSave(ctx context.Context, _ *Scene, srv *servertest.Server) (Heal, er
 	}
 	err := set(srv, "save", "3600 1")
 	if err == nil {
-		_, err = srv.Do("BGSAVE")
+		err = servertest.Await(ctx, func() error { // one may be in progress, as for a replica
+			_, err := srv.Do("BGSAVE")
+			return err
+		})
 	}
 	if err == nil {
 		err = servertest.Await(ctx, func() error {

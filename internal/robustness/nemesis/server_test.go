@@ -79,8 +79,19 @@ var (
 	_ = prove("out-of-memory", refuses("OOM"))
 	_ = prove("no-replicas", refuses("NOREPLICAS"))
 	_ = prove("readonly", refuses("READONLY"))
-	_ = prove("misconf", refuses("MISCONF"))
+	_ = prove("misconf", whileItSaves(refuses("MISCONF")))
 )
+
+// whileItSaves begins with a snapshot in progress, as one that a replica has asked for.
+func whileItSaves(p proof) proof {
+	return func(t *testing.T, s *stage, f *incident) {
+		s.ask("SET", "slow", "v", "PX", "600000")
+		s.ask("CONFIG", "SET", "rdb-key-save-delay", "500000") // µs
+		s.ask("BGSAVE")
+		s.ask("CONFIG", "SET", "rdb-key-save-delay", "0")
+		p(t, s, f)
+	}
+}
 
 // evicts is a proof that keys which have a TTL go, and whether others do.
 func evicts(others bool) proof {
