@@ -10,8 +10,15 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # The race detector needs a C compiler. It watches all but the interpreter that executes
 # scripts in an embedded miniredis, one at a time: that would take as long as the rest. A
 # package that has sync.Map, as miniredis itself, cannot be left out: where its copy of that
-# generic code is linked for all, the detector reports races that there are not.
-RACE     := $(shell command -v "$$(go env CC)" >/dev/null && echo -race -gcflags=github.com/yuin/gopher-lua/...=-race=false)
+# generic code is linked for all, the detector reports races that there are not. So it does where
+# the interpreter has its memory by the functions for one size each that Go 1.27 has, since those do
+# not say that it is in new use: they are switched off. A Go that cannot do that has all watched.
+TOLD     := nosizespecializedmalloc
+RACE     := $(shell command -v "$$(go env CC)" >/dev/null && echo -race && \
+	GOEXPERIMENT=$(TOLD) go env GOVERSION >/dev/null 2>&1 && echo -gcflags=github.com/yuin/gopher-lua/...=-race=false)
+ifneq ($(findstring gcflags,$(RACE)),)
+test vet staticcheck standalone %/.standalone stress: export GOEXPERIMENT := $(GOEXPERIMENT),$(TOLD)
+endif
 FUZZTIME ?= 10s
 
 # So many modules are tested at the same time; the tests mostly wait.
