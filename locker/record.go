@@ -1,8 +1,6 @@
 package locker
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"strconv"
 	"strings"
 	"time"
@@ -64,10 +62,7 @@ const fingerprintLength = 16
 // fingerprint tells a lease from others, and is of no use to whoever gets to see it: by the id
 // itself, which a Holder would show to who prints it, the lease could be taken up. The scripts
 // make the same.
-func fingerprint(id string) string {
-	sum := sha1.Sum([]byte(id))
-	return hex.EncodeToString(sum[:fingerprintLength/2])
-}
+func fingerprint(id string) string { return sha1Hex(id)[:fingerprintLength] }
 
 // parseRecord reads what stands at a lock's key. What is not a record that this
 // version wrote is foreign.

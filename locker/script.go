@@ -2,9 +2,7 @@ package locker
 
 import (
 	"context"
-	"crypto/sha1"
 	_ "embed"
-	"encoding/hex"
 	"errors"
 	"strconv"
 	"strings"
@@ -152,8 +150,7 @@ func newScript(parts ...string) *script {
 		}
 	}
 	source := b.String()
-	sum := sha1.Sum([]byte(source))
-	return &script{source: source, sha: hex.EncodeToString(sum[:]), verdict: allVerdict}
+	return &script{source: source, sha: sha1Hex(source), verdict: allVerdict}
 }
 
 func (s *script) decidedBy(v verdict) *script {

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -68,13 +67,8 @@ func TestSentinelAProcessOutOfDescriptorsGoesOnAfterwards(t *testing.T) {
 	})
 }
 
-// inScarcity makes this test in a process of its own.
 func inScarcity(t *testing.T, addrs ...string) {
-	cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
-	cmd.Env = append(os.Environ(), scarceVariable+"="+strings.Join(addrs, ","))
-	said, err := cmd.CombinedOutput()
-	assert.NoError(t, err, "%s", said)
-	assert.Contains(t, string(said), "--- PASS: "+t.Name())
+	inAnotherProcess(t, scarceVariable+"="+strings.Join(addrs, ","))
 }
 
 // runOutOfDescriptors takes away the descriptors of the process, and its connections to the servers. unsent

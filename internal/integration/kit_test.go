@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -294,4 +296,14 @@ func isAny(err error, targets ...error) bool {
 		}
 	}
 	return false
+}
+
+// inAnotherProcess makes this test once more, in a process of its own that has variable in its environment.
+func inAnotherProcess(t *testing.T, variable string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
+	cmd.Env = append(os.Environ(), variable)
+	said, err := cmd.CombinedOutput()
+	assert.NoError(t, err, "%s", said)
+	assert.Contains(t, string(said), "--- PASS: "+t.Name())
 }
