@@ -105,7 +105,7 @@ func (t *tool) diagnose(ctx context.Context, probe string, timeout time.Duration
 	if err != nil {
 		return diagnosis{}, err
 	}
-	all.Findings = append(append(all.Findings, locks...), assessGuardian(guard.Guarded))
+	all.Findings = append(append(all.Findings, locks...), assessGuardian(guard.Guarded, guard.Check()))
 	return diagnosisOf(append(patients, all)), nil
 }
 

@@ -271,8 +271,11 @@ func assessClocks(servers []facts, quorum bool) []finding {
 }
 
 // assessGuardian is about this machine.
-func assessGuardian(guarded bool) finding {
-	if guarded {
+func assessGuardian(guarded bool, lacking error) finding {
+	switch {
+	case lacking != nil:
+		return finding{"lockctl run", problem, "runs nothing here", lacking.Error()}
+	case guarded:
 		return finding{Check: "lockctl run", Level: fine, Found: "has a guardian on this system"}
 	}
 	return finding{"lockctl run", warning, "has no guardian on this system", "A command outlives a lockctl that is killed or stopped, and may run beside the next holder's. Use fencing tokens where that matters."}

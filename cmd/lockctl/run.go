@@ -51,6 +51,9 @@ type runner struct {
 
 // run returns an exitError in any case but that of a command that has ended well.
 func (r *runner) run(ctx context.Context) error {
+	if err := guard.Check(); err != nil {
+		return err
+	}
 	r.signals = make(chan os.Signal, 16)
 	signal.Notify(r.signals, passedOn()...)
 	defer signal.Stop(r.signals)

@@ -527,3 +527,32 @@ func TestRunThatLosesTheLockBeforeTheCommandHasDoneNothing(t *testing.T) {
 	assert.Contains(t, p.err.String(), "the command was not started")
 	assert.Empty(t, p.out.String())
 }
+
+// What belongs to a command could not be found, and ended with its lease.
+func TestRunWhereProcIsOfOtherProcessesTakesNothing(t *testing.T) {
+	t.Parallel()
+	srv := servertest.Single(t)
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID}
+	probe := exec.Command("true")
+	probe.SysProcAttr = attr
+	if err := probe.Run(); err != nil {
+		t.Skipf("NOT TESTED IN A NAMESPACE OF PROCESSES: none can be made: %v", err)
+	}
+	apart := func(args ...string) *proc {
+		cmd := program(t, "redis://"+srv.Addr, args...)
+		cmd.SysProcAttr = attr
+		return startCmd(t, cmd)
+	}
+	ran := filepath.Join(t.TempDir(), "ran")
+	p := apart("run", "k", "--", "touch", ran)
+	assert.Equal(t, exitFailed, p.code(t))
+	assert.Contains(t, p.err.String(), "/proc")
+	assert.NoFileExists(t, ran)
+	keys, err := srv.Do("KEYS", "*")
+	require.NoError(t, err)
+	assert.Empty(t, keys)
+
+	p = apart("doctor")
+	assert.Equal(t, exitFindings, p.code(t))
+	assert.Contains(t, p.out.String(), "runs nothing here")
+}

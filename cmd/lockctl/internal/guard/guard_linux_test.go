@@ -3,6 +3,7 @@ package guard
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -216,4 +217,12 @@ func TestWhatWasKilledInThePlaceOfTheGuardianWasEnded(t *testing.T) {
 		require.NoError(t, theirs.file.Close())
 		assert.Equal(t, test.want, r, name)
 	}
+}
+
+func TestProcThatIsMissingOrOfOthersIsTold(t *testing.T) {
+	assert.NoError(t, Check())
+	self := filepath.Join(t.TempDir(), "self")
+	assert.ErrorIs(t, checkProc(self), os.ErrNotExist)
+	require.NoError(t, os.Symlink(strconv.Itoa(os.Getpid()+1), self))
+	assert.ErrorContains(t, checkProc(self), "another namespace")
 }

@@ -15,6 +15,21 @@ import (
 // Guarded tells whether commands have a guardian on this system.
 const Guarded = true
 
+// Check tells what is lacking here to guard a command, nil if nothing is. What belongs to a command is
+// found in /proc, by the numbers that processes have in their own namespace.
+func Check() error { return checkProc("/proc/self") }
+
+func checkProc(self string) error {
+	pid, err := os.Readlink(self)
+	if err != nil {
+		return fmt.Errorf("guard: commands are guarded by what /proc shows, which has to be mounted: %w", err)
+	}
+	if pid != strconv.Itoa(os.Getpid()) {
+		return errors.New("guard: commands are guarded by what /proc shows, and that here is of another namespace of processes; mount the one of this (unshare --mount-proc, nsenter --mount)")
+	}
+	return nil
+}
+
 // A Process is a command and its guardian.
 type Process struct {
 	events   chan Event
