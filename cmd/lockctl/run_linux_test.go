@@ -556,3 +556,28 @@ func TestRunWhereProcIsOfOtherProcessesTakesNothing(t *testing.T) {
 	assert.Equal(t, exitFindings, p.code(t))
 	assert.Contains(t, p.out.String(), "runs nothing here")
 }
+
+// As the entry point of a container lockctl is the first process, to whom signals do nothing that it has
+// not asked for, and orphans come.
+func TestRunAsTheFirstProcess(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	first := func(script string) *exec.Cmd {
+		cmd := program(t, url)
+		unshare := exec.Command("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child",
+			cmd.Path, "run", "--ttl=80s", "--grace=20s", "k", "--", "sh", "-c", script)
+		unshare.Env = cmd.Env
+		return unshare
+	}
+	probe := first("")
+	probe.Args = append(probe.Args[:7], "true")
+	if said, err := probe.CombinedOutput(); err != nil {
+		t.Skipf("NOT TESTED AS THE FIRST PROCESS: no namespace can be made: %v: %s", err, said)
+	}
+	left := filepath.Join(t.TempDir(), "left")
+	p := startCmd(t, first(`trap 'exit 5' TERM
+		(sh -c 'trap "echo x >`+left+`; exit" TERM; echo ready; while :; do sleep 0.05; done' &) | read x
+		kill -TERM 1; while :; do sleep 0.05; done`))
+	assert.Equal(t, 5, p.code(t), p.err)
+	assert.FileExists(t, left, "what the command has left running has been ended as well")
+}
