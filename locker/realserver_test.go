@@ -17,8 +17,8 @@ import (
 // startRedis starts the program that REDIS_SERVER names, else redis-server or
 // valkey-server, and returns how to connect to it. Without one the test is skipped,
 // unless REQUIRE_REDIS is set. This module has no dependency that only this repository
-// has, so it does not use the servertest module.
-func startRedis(t testing.TB) (dial func() (net.Conn, error)) {
+// has, so it does not use the servertest module. settings are added to its command line.
+func startRedis(t testing.TB, settings ...string) (dial func() (net.Conn, error)) {
 	t.Helper()
 	path := os.Getenv("REDIS_SERVER")
 	for _, name := range []string{"redis-server", "valkey-server"} {
@@ -34,7 +34,7 @@ func startRedis(t testing.TB) (dial func() (net.Conn, error)) {
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
-	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
+	cmd := exec.Command(path, append([]string{"--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir}, settings...)...)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()

@@ -3,11 +3,15 @@ package locker
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // A server that takes no writes cannot note that an attempt is over. Whoever gives it up must
@@ -87,18 +91,49 @@ func TestServerThatTakesNoWritesDoesNotSayThatTheLeaseIsGone(t *testing.T) {
 	}
 }
 
-// becomesFormerMaster has the server know nothing of the lock "k", or that others have it, and take
+// A formerMaster is a server that can be had to take no writes for a while.
+type formerMaster struct {
+	*fakeDeployment
+	begin, end func()
+}
+
+// eachFormerMaster runs test with a replica, and with a node that is cut off from its Cluster and
+// lets read all the same.
+func eachFormerMaster(t *testing.T, test func(t *testing.T, f formerMaster)) {
+	t.Run("replica", func(t *testing.T) {
+		f := &fakeDeployment{dial: startRedis(t)}
+		test(t, formerMaster{f, func() { f.do(t, "REPLICAOF", "127.0.0.1", "1") }, func() { f.do(t, "REPLICAOF", "NO", "ONE") }})
+	})
+	t.Run("cut off", func(t *testing.T) {
+		f := &fakeDeployment{dial: startRedis(t, "--cluster-enabled", "yes", "--cluster-allow-reads-when-down", "yes")}
+		const missing = "0" // a slot of none of the locks
+		await := func(state string) {
+			require.Eventually(t, func() bool { return strings.Contains(f.do(t, "CLUSTER", "INFO").(string), "cluster_state:"+state) }, 10*time.Second, 10*time.Millisecond)
+		}
+		add := []string{"CLUSTER", "ADDSLOTS"}
+		for slot := range driver.Slots {
+			add = append(add, strconv.Itoa(slot))
+		}
+		f.do(t, add...)
+		await("ok")
+		test(t, formerMaster{f,
+			func() { f.do(t, "CLUSTER", "DELSLOTS", missing); await("fail") },
+			func() { f.do(t, "CLUSTER", "ADDSLOTS", missing); await("ok") }})
+	})
+}
+
+// forgets has the server know nothing of the lock "k", or that others have it, and take
 // no writes until it is mended.
-func (f *fakeDeployment) becomesFormerMaster(t *testing.T, others bool, opts []Option) (mend func()) {
+func (f formerMaster) forgets(t *testing.T, others bool, opts []Option) (mend func()) {
 	t.Helper()
 	f.do(t, "DEL", "k")
 	if others {
 		_, err := f.client(t).Mutex("k", opts...).TryLock(t.Context())
 		require.NoError(t, err)
 	}
-	f.do(t, "REPLICAOF", "127.0.0.1", "1")
+	f.begin()
 	return func() {
-		f.do(t, "REPLICAOF", "NO", "ONE")
+		f.end()
 		f.do(t, "FLUSHALL")
 	}
 }
@@ -106,52 +141,54 @@ func (f *fakeDeployment) becomesFormerMaster(t *testing.T, others bool, opts []O
 // Nor does it when a lease is renewed, extended, or asked for its turn: its holder would stop at
 // once, and the lock would stay taken at the master for nobody.
 func TestServerThatTakesNoWritesEndsNoLease(t *testing.T) {
-	f := &fakeDeployment{dial: startRedis(t)}
-	for name, opts := range map[string][]Option{"plain": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}, "writer": {ForWriting(), Fenced()}} {
-		for _, others := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, others %v", name, others), func(t *testing.T) {
-				c := f.client(t)
-				m := c.Mutex("k", append(opts, NoRenewal())...)
-				lease, err := m.TryLock(t.Context())
-				require.NoError(t, err)
-				defer f.becomesFormerMaster(t, others, opts)()
+	eachFormerMaster(t, func(t *testing.T, f formerMaster) {
+		for name, opts := range map[string][]Option{"plain": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}, "writer": {ForWriting(), Fenced()}} {
+			for _, others := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, others %v", name, others), func(t *testing.T) {
+					c := f.client(t)
+					m := c.Mutex("k", append(opts, NoRenewal())...)
+					lease, err := m.TryLock(t.Context())
+					require.NoError(t, err)
+					defer f.forgets(t, others, opts)()
 
-				renewal := renewCall(m, lease.tenure.id, m.ttl, m.cfg.fenced, 0)
-				for _, r := range c.deployment.runBatch(t.Context(), []call{renewal, renewal}) {
-					require.ErrorIs(t, requestError("k", r.Err), ErrUnavailable, "answered %v", r.Value)
-				}
-				if m.mode == modeMutex {
-					v, err := c.deployment.run(t.Context(), turnCall(m, lease.tenure.id, 0))
-					require.ErrorIs(t, requestError("k", err), ErrUnavailable, "answered %v", v)
-				}
-				soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-				defer cancel()
-				require.ErrorIs(t, lease.Extend(soon, time.Minute), ErrUnavailable)
-				require.NoError(t, lease.Err())
-			})
+					renewal := renewCall(m, lease.tenure.id, m.ttl, m.cfg.fenced, 0)
+					for _, r := range c.deployment.runBatch(t.Context(), []call{renewal, renewal}) {
+						require.ErrorIs(t, requestError("k", r.Err), ErrUnavailable, "answered %v", r.Value)
+					}
+					if m.mode == modeMutex {
+						v, err := c.deployment.run(t.Context(), turnCall(m, lease.tenure.id, 0))
+						require.ErrorIs(t, requestError("k", err), ErrUnavailable, "answered %v", v)
+					}
+					soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+					defer cancel()
+					require.ErrorIs(t, lease.Extend(soon, time.Minute), ErrUnavailable)
+					require.NoError(t, lease.Err())
+				})
+			}
 		}
-	}
+	})
 }
 
 // Nor when a lease is broken: who believes that it is gone does not break it at the master.
 func TestServerThatTakesNoWritesDoesNotSayThatThereIsNothingToBreak(t *testing.T) {
-	f := &fakeDeployment{dial: startRedis(t)}
-	for name, opts := range map[string][]Option{"fenced": {Fenced()}, "writer": {ForWriting(), Fenced()}} {
-		for _, others := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, others %v", name, others), func(t *testing.T) {
-				c := f.client(t)
-				_, err := c.Mutex("k", opts...).TryLock(t.Context())
-				require.NoError(t, err)
-				dead, err := c.Inspect(t.Context(), "k")
-				require.NoError(t, err)
-				defer f.becomesFormerMaster(t, others, opts)()
-				_, err = c.ForceRelease(t.Context(), "k")
-				require.ErrorIs(t, err, ErrUnavailable)
-				_, err = c.ForceReleaseFrom(t.Context(), "k", dead.Holders...)
-				require.ErrorIs(t, err, ErrUnavailable)
-			})
+	eachFormerMaster(t, func(t *testing.T, f formerMaster) {
+		for name, opts := range map[string][]Option{"fenced": {Fenced()}, "writer": {ForWriting(), Fenced()}} {
+			for _, others := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, others %v", name, others), func(t *testing.T) {
+					c := f.client(t)
+					_, err := c.Mutex("k", opts...).TryLock(t.Context())
+					require.NoError(t, err)
+					dead, err := c.Inspect(t.Context(), "k")
+					require.NoError(t, err)
+					defer f.forgets(t, others, opts)()
+					_, err = c.ForceRelease(t.Context(), "k")
+					require.ErrorIs(t, err, ErrUnavailable)
+					_, err = c.ForceReleaseFrom(t.Context(), "k", dead.Holders...)
+					require.ErrorIs(t, err, ErrUnavailable)
+				})
+			}
 		}
-	}
+	})
 }
 
 // Tokens go on from the last one for as long as that is known, which is for two TTLs at least

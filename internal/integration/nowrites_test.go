@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,32 +28,70 @@ func TestAServerThatTakesNoWritesNeverSaysLocked(t *testing.T) {
 				servertest.SkipBefore(t, 7, 0, "a script that is refused for want of replicas")
 			}
 			eachDriverOnServer(t, func(t *testing.T, d driverUnderTest, srv *servertest.Server) {
-				holder, waiting, other := d.client(t, srv.Addr), d.client(t, srv.Addr), d.client(t, srv.Addr)
-				connect(t, other)
-				ctx, cancel := context.WithCancel(soon(t))
-				waiters := map[string]<-chan lockResult{}
-				for _, kind := range lockKinds {
-					mustTryLock(t, kind.against(holder, kind.name))
-					waiters[kind.name] = goLockWaiting(t, ctx, kind.on(waiting, kind.name), holder)
-				}
-				phases[code].begin(t, srv)
-				defer phases[code].end(t, srv)
-				for _, kind := range lockKinds {
-					_, err := kind.on(other, kind.name).TryLock(soon(t))
-					assert.ErrorIs(t, err, locker.ErrUnavailable, kind.name)
-					assert.NotErrorIs(t, err, locker.ErrLocked, kind.name)
-					requireCode(t, err, code)
-				}
-				lasts(t, 3*time.Second, func() {}) // waiters look every second
-				cancel()
-				for name, waiter := range waiters {
-					r := <-waiter
-					assert.ErrorIs(t, r.err, context.Canceled, name)
-					assert.ErrorIs(t, r.err, locker.ErrUnavailable, name)
-					assert.NotErrorIs(t, r.err, locker.ErrLocked, name)
-				}
+				assertNeverLocked(t, code, func() *locker.Client { return d.client(t, srv.Addr) },
+					func() { phases[code].begin(t, srv) }, func() { phases[code].end(t, srv) })
 			})
 		})
+	}
+}
+
+// A node that is cut off from its Cluster goes on to answer what reads, where it is set to. A
+// script counts as that until it writes, which is refused in other words than a SET is.
+func TestClusterANodeThatIsDownAndLetsReadNeverSaysLocked(t *testing.T) {
+	t.Parallel()
+	cluster := servertest.Cluster(t, 1, servertest.Config("cluster-allow-reads-when-down", "yes"), servertest.Config("cluster-require-full-coverage", "yes"))
+	node := cluster.Nodes[0]
+	const missing = "0" // a slot of none of the locks
+	eachClusterWay(t, func(t *testing.T, d driverUnderTest) {
+		assertNeverLocked(t, "CLUSTERDOWN", func() *locker.Client { return d.clusterClient(t, cluster.Addrs()) },
+			func() {
+				do(t, node, "CLUSTER", "DELSLOTS", missing)
+				awaitClusterState(t, node, "fail")
+			},
+			func() {
+				do(t, node, "CLUSTER", "ADDSLOTS", missing)
+				awaitClusterState(t, node, "ok")
+			})
+		node.Flush()
+	})
+}
+
+func awaitClusterState(t *testing.T, node *servertest.Server, state string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		info, err := node.Do("CLUSTER", "INFO")
+		return err == nil && strings.Contains(fmt.Sprint(info), "cluster_state:"+state)
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
+// assertNeverLocked has a server take no writes, of which replies tell by code, while others
+// have locks of all kinds, and some wait.
+func assertNeverLocked(t *testing.T, code string, client func() *locker.Client, begin, end func()) {
+	t.Helper()
+	holder, waiting, other := client(), client(), client()
+	connect(t, other)
+	ctx, cancel := context.WithCancel(soon(t))
+	defer cancel()
+	waiters := map[string]<-chan lockResult{}
+	for _, kind := range lockKinds {
+		mustTryLock(t, kind.against(holder, kind.name))
+		waiters[kind.name] = goLockWaiting(t, ctx, kind.on(waiting, kind.name), holder)
+	}
+	begin()
+	defer end()
+	for _, kind := range lockKinds {
+		_, err := kind.on(other, kind.name).TryLock(soon(t))
+		assert.ErrorIs(t, err, locker.ErrUnavailable, kind.name)
+		assert.NotErrorIs(t, err, locker.ErrLocked, kind.name)
+		requireCode(t, err, code)
+	}
+	lasts(t, 3*time.Second, func() {}) // waiters look every second
+	cancel()
+	for name, waiter := range waiters {
+		r := <-waiter
+		assert.ErrorIs(t, r.err, context.Canceled, name)
+		assert.ErrorIs(t, r.err, locker.ErrUnavailable, name)
+		assert.NotErrorIs(t, r.err, locker.ErrLocked, name)
 	}
 }
 

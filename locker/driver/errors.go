@@ -111,6 +111,9 @@ type ServerError struct {
 // running script …" where the script did not catch it. Code is OOM all the same; a
 // refusal that has no code of its own there is an ERR.
 //
+// To a command of a script, a node of a Cluster that is down says so without the code that it
+// has for other commands. Code is CLUSTERDOWN all the same.
+//
 // Of who has given no password, a server that wants one takes neither many arguments nor a
 // long one, as scripts have them: "ERR Protocol error: unauthenticated multibulk length". That
 // is told as the NOAUTH that a smaller command is answered.
@@ -122,12 +125,18 @@ func NewServerError(reply string) *ServerError {
 	if inner := inScript.FindStringSubmatch(reply); inner != nil {
 		code = cmp.Or(inner[1], "ERR")
 	}
+	if code == "ERR" && downInScript.MatchString(reply) {
+		code = "CLUSTERDOWN"
+	}
 	reply, _, _ = strings.Cut(reply, ", with args beginning with")
 	return &ServerError{Code: code, Message: reply}
 }
 
 // inScript finds the code of what a script has met, behind the last place in the script.
 var inScript = regexp.MustCompile(`^(?:ERR Error running script .*)?@user_script: ?\d+: (?:-?([A-Z][A-Z0-9]+) )?`)
+
+// downInScript finds what a node of a Cluster that is down says to a command of a script.
+var downInScript = regexp.MustCompile(`^(?:ERR |(?:ERR Error running script .*)?@user_script: ?\d+: )Script attempted to execute a (?:write )?command while the cluster is down`)
 
 // Error returns the whole reply.
 func (e *ServerError) Error() string { return e.Message }

@@ -85,15 +85,17 @@ func TestNewServerErrorOfAScriptOfWhoHasGivenNoPassword(t *testing.T) {
 func TestNewServerErrorTellsTheCodeOfWhatAScriptHasMet(t *testing.T) {
 	const uncaught = "ERR Error running script (call to f_ff967d0ae0e68b4f9e360fa91c54598bc25ad9b6): @user_script:164: "
 	for inner, code := range map[string]string{
-		"@user_script: 164: -OOM command not allowed when used memory > 'maxmemory'.":              "OOM",
-		"@user_script: 164: -READONLY You can't write against a read only replica.":                "READONLY",
-		"@user_script: 164: -NOREPLICAS Not enough good replicas to write.":                        "NOREPLICAS",
-		"@user_script: 7: -MISCONF Redis is configured to save RDB snapshots":                      "MISCONF",
-		"@user_script: 7: -CLUSTERDOWN The cluster is down":                                        "CLUSTERDOWN",
-		"@user_script: 7: The user executing the script can't run this command or subcommand":      "ERR",
-		"@user_script: 7: Unknown Redis command called from Lua script":                            "ERR",
-		"user_script:1: @user_script: 7: -OOM command not allowed when used memory > 'maxmemory'.": "",
-		"WRONGTYPE Operation against a key holding the wrong kind of value":                        "WRONGTYPE",
+		"@user_script: 164: -OOM command not allowed when used memory > 'maxmemory'.":                         "OOM",
+		"@user_script: 164: -READONLY You can't write against a read only replica.":                           "READONLY",
+		"@user_script: 164: -NOREPLICAS Not enough good replicas to write.":                                   "NOREPLICAS",
+		"@user_script: 7: -MISCONF Redis is configured to save RDB snapshots":                                 "MISCONF",
+		"@user_script: 7: -CLUSTERDOWN The cluster is down":                                                   "CLUSTERDOWN",
+		"@user_script: 7: The user executing the script can't run this command or subcommand":                 "ERR",
+		"@user_script: 7: Unknown Redis command called from Lua script":                                       "ERR",
+		"@user_script: 7: Script attempted to execute a write command while the cluster is down and readonly": "CLUSTERDOWN",
+		"@user_script: 7: Script attempted to execute a command while the cluster is down":                    "CLUSTERDOWN",
+		"user_script:1: @user_script: 7: -OOM command not allowed when used memory > 'maxmemory'.":            "",
+		"WRONGTYPE Operation against a key holding the wrong kind of value":                                   "WRONGTYPE",
 		"GL1FOREIGN fencing token": "GL1FOREIGN",
 	} {
 		err := driver.NewServerError(uncaught + inner)
@@ -109,6 +111,9 @@ func TestNewServerErrorTellsTheCodeOfWhatAScriptHasMet(t *testing.T) {
 		"ERR Error running script (call to f_3c06): @enable_strict_lua:15: user_script:1: Script attempted to access a global": "ERR",
 		"ERR unknown command `X`, with args beginning with: `@user_script: 1: -OOM x`, ":                                       "ERR",
 		"WRONGPASS @user_script: 1: -OOM x": "WRONGPASS",
+		"ERR Script attempted to execute a write command while the cluster is down and readonly script: caee, on @user_script:1.": "CLUSTERDOWN",
+		"ERR Script attempted to execute a command while the cluster is down":                                                     "CLUSTERDOWN",
+		"ERR unknown command `X`, with args beginning with: `Script attempted to execute a command while the cluster is down`, ":  "ERR",
 	} {
 		assert.Equal(t, code, driver.NewServerError(reply).Code)
 	}

@@ -34,9 +34,10 @@ local function met(value, texts)
 end
 
 -- Tells that a server takes no writes of anybody: it is a replica, as a former master is,
--- or has to care for its data. Who asks it must be told, and look for the master.
+-- has to care for its data, or is cut off from its Cluster and set to let read all the same,
+-- for which there is no code. Who asks it must be told, and look for the master.
 local function unwritable(value)
-  return met(value, {'READONLY', 'MISCONF', 'NOREPLICAS'})
+  return met(value, {'READONLY', 'MISCONF', 'NOREPLICAS', 'while the cluster is down'})
 end
 
 -- Tells that a command failed because of that, or because the user must not run it, which is
