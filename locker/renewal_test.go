@@ -153,6 +153,31 @@ func TestOneOfManyIsLost(t *testing.T) {
 	}
 }
 
+// The next renewal is due a third of the TTL after the last one was sent, not after it was
+// answered: what a slow server takes for its answers does not add up.
+func TestRenewalsAreDueByTheirSending(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		const ttl = 9 * time.Second
+		lease := must(t, f.client(t).Mutex("k", TTL(ttl)))
+		last, least := time.Now(), ttl
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if renewals(cmd) == 1 {
+					assert.LessOrEqual(t, time.Since(last), ttl/3)
+					last, least = time.Now(), min(least, f.TTL("k"))
+				}
+				time.Sleep(1500 * time.Millisecond)
+				return nil
+			}
+		})
+		time.Sleep(20 * ttl)
+		synctest.Wait()
+		assert.GreaterOrEqual(t, least, ttl/3, "left when a renewal was sent")
+		f.heal()
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
 // Leases that were taken at the same moment are not renewed at the same moment.
 func TestRenewalsAreSpread(t *testing.T) {
 	withoutRaceDetector(t)
