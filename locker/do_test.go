@@ -164,6 +164,54 @@ func TestDoReportsALossThatShowsAtTheEnd(t *testing.T) {
 	})
 }
 
+// What becomes of the lock at the end takes nothing from what work has said: a caller that looks for an error of its
+// own finds it, whatever else is joined with it.
+func TestDoReportsWorksErrorWhateverBecomesOfTheRelease(t *testing.T) {
+	release := func(f *fakeDeployment, before func(ctx context.Context) error) {
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if mutexFamily.release.runs(cmd) {
+					return before(ctx)
+				}
+				return nil
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		spoil func(f *fakeDeployment)
+		want  error // besides work's own; nil: none
+	}{
+		"released": {func(*fakeDeployment) {}, nil},
+		"refused": {func(f *fakeDeployment) {
+			release(f, func(context.Context) error {
+				return driver.NewServerError("NOREPLICAS Not enough good replicas to write.")
+			})
+		}, ErrUnknown},
+		"not answered": {func(f *fakeDeployment) {
+			release(f, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		}, ErrUnknown},
+		"lost, and nobody knew": {func(f *fakeDeployment) { f.Del("k") }, ErrAbsent},
+		"lost while work ran":   {func(f *fakeDeployment) { f.Del("k"); time.Sleep(DefaultTTL) }, ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				err := f.client(t).Do(t.Context(), "k", func(context.Context) error {
+					test.spoil(f)
+					return io.EOF
+				})
+				assert.ErrorIs(t, err, io.EOF)
+				if test.want == nil {
+					assert.Equal(t, io.EOF, err)
+				} else {
+					assert.ErrorIs(t, err, test.want)
+				}
+				f.heal()
+				time.Sleep(cleanupPause)
+			})
+		})
+	}
+}
+
 // Of a server that refuses the release, be it for a while or for good, nobody is told that the lock is free; but
 // work has run, and who does again what an unavailable server has prevented must be able to tell.
 func TestDoWhoseReleaseIsRefusedTellsThatWorkHasRun(t *testing.T) {
