@@ -11,8 +11,9 @@ import (
 	"github.com/golocker/golocker/rwlock"
 )
 
-// SendReminders sends each day's reminders once. Should the lock be lost, somebody may
-// get two.
+// SendReminders sends the reminders that are due and not sent yet, which send finds out
+// under the lock: who comes later finds it free again. Should the lock be lost, somebody
+// may get two.
 func SendReminders(ctx context.Context, client *locker.Client, send func(ctx context.Context) error) error {
 	err := client.Do(ctx, "reminders", send)
 	return err
