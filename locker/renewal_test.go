@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -176,6 +177,63 @@ func TestRenewalsAreDueByTheirSending(t *testing.T) {
 		f.heal()
 		require.NoError(t, lease.Unlock(t.Context()))
 	})
+}
+
+// Whatever a lease was lost by, and whether it is unlocked then or not, the watchdog goes on: the client
+// takes the lock again, which is renewed for as long as it is held, and no longer.
+func TestAClientThatHasLostALeaseRenewsTheNext(t *testing.T) {
+	const ttl = 9 * time.Second
+	failing := func(err error) func(t *testing.T, f *fakeDeployment, c *Client) {
+		return func(_ *testing.T, f *fakeDeployment, _ *Client) {
+			f.set(func() { f.before = func(context.Context, driver.Command) error { return err } })
+			time.Sleep(2 * ttl)
+			f.heal()
+			time.Sleep(contendedFor)
+		}
+	}
+	losses := map[string]func(t *testing.T, f *fakeDeployment, c *Client){
+		"forgotten":       func(_ *testing.T, f *fakeDeployment, _ *Client) { f.FlushAll(); time.Sleep(ttl) },
+		"no answers":      failing(errLostReply),
+		"no connection":   failing(driver.NotSent(io.EOF)),
+		"refused":         failing(driver.NewServerError("NOPERM this user has no permissions to run the 'evalsha' command")),
+		"an odd response": failing(errors.New("a driver's own")),
+		"broken": func(t *testing.T, _ *fakeDeployment, c *Client) {
+			broken, err := c.ForceRelease(t.Context(), "k")
+			require.NoError(t, err)
+			require.Len(t, broken, 1)
+			time.Sleep(ttl)
+		},
+	}
+	for kind, opts := range map[string][]Option{
+		"mutex": nil, "reentrant": {Reentrant()}, "reader": {ForReading()}, "writer": {ForWriting()},
+	} {
+		for loss, lose := range losses {
+			for _, unlocked := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/%s/unlocked=%t", kind, loss, unlocked), func(t *testing.T) {
+					bubble(t, func(t *testing.T, f *fakeDeployment) {
+						c := f.client(t, TTL(ttl))
+						first := must(t, c.Mutex("k", opts...))
+						lose(t, f, c)
+						require.ErrorIs(t, first.Err(), ErrLost)
+						if unlocked {
+							first.Unlock(t.Context())
+						}
+						next := must(t, c.Mutex("k", opts...))
+						for range 5 {
+							time.Sleep(ttl)
+							require.NoError(t, next.Err())
+							require.Positive(t, f.TTL("k"))
+						}
+						require.NoError(t, next.Unlock(t.Context()))
+						f.reset()
+						time.Sleep(5 * ttl)
+						assert.Empty(t, f.commands())
+						assert.Zero(t, c.jobs())
+					})
+				})
+			}
+		}
+	}
 }
 
 // Leases that were taken at the same moment are not renewed at the same moment.
