@@ -1,16 +1,25 @@
 package rueidis_test
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
+	rue "github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/golocker/golocker/conformance/wire"
+	"github.com/golocker/golocker/drivers/rueidis"
 	"github.com/golocker/golocker/locker/driver"
 )
 
@@ -61,4 +70,54 @@ func shardWithoutSlots(t *testing.T, c *server.Peer, addr string) {
 	c.WriteBulk("master")
 	c.WriteBulk("health")
 	c.WriteBulk("online")
+}
+
+// A node of a Cluster may be replaced by another one under its name, as managed services do. The former one
+// goes on for some minutes, and sends everybody to that very name, which leads elsewhere by now.
+func TestClusterNodeThatIsReplacedUnderItsName(t *testing.T) {
+	addr := miniredis.RunT(t).Addr()
+	connectors := map[string]func(*testing.T, driver.DialFunc) driver.Connector{
+		"open": func(t *testing.T, dial driver.DialFunc) driver.Connector {
+			return connector(t, driver.Config{Mode: driver.ModeCluster, Network: "tcp", Addrs: []string{addr}, Dial: dial})
+		},
+		"wrap": func(t *testing.T, dial driver.DialFunc) driver.Connector {
+			c, err := rue.NewClient(rue.ClientOption{InitAddress: []string{addr}, DisableCache: true,
+				DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+					return dial(ctx, "tcp", addr)
+				}})
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+			return rueidis.Wrap(c)
+		},
+	}
+	calls := map[string]func(driver.Conn, driver.Command) error{
+		"Do": func(conn driver.Conn, cmd driver.Command) error {
+			_, err := conn.Do(within(t, 10*time.Second), cmd)
+			return err
+		},
+		"DoBatch": func(conn driver.Conn, cmd driver.Command) error {
+			results := conn.(driver.Batcher).DoBatch(within(t, 10*time.Second), []driver.Command{cmd, cmd})
+			return errors.Join(results[0].Err, results[1].Err)
+		},
+	}
+	for name, connector := range connectors {
+		for kind, call := range calls {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				former, present := wire.New(wire.TCP(addr)), wire.New(wire.TCP(addr))
+				defer former.Close()
+				defer present.Close()
+				var replaced atomic.Bool
+				conn := connect(t, connector(t, func(ctx context.Context, network, addr string) (net.Conn, error) {
+					if replaced.Load() {
+						return present.Dial(ctx, network, addr)
+					}
+					return former.Dial(ctx, network, addr)
+				}))
+				require.NoError(t, call(conn, keyed(1, 1, "INCR", "k")))
+				replaced.Store(true)
+				former.On(wire.Match{Name: "INCR", Times: -1}, wire.Answer(fmt.Sprintf("-MOVED %d %s\r\n", driver.Slot("k"), addr)))
+				assert.NoError(t, call(conn, keyed(1, 1, "INCR", "k")))
+			})
+		}
+	}
 }

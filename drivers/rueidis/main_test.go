@@ -21,9 +21,10 @@ import (
 
 func TestMain(m *testing.M) {
 	// Sleeps of rueidis' that nothing ends: it closes a Cluster's former connections five seconds after
-	// it has looked for its nodes, and looks for them once a second at most.
+	// it has looked for its nodes, or was sent to another one at the same address, and looks for them once a second at most.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient).redirectOrNew.func1"),
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
 
