@@ -17,9 +17,13 @@ import (
 // gone. It is never used again: a hook of the application may have kept it.
 type command struct {
 	*redis.Cmd
-	of    *exchange
-	begun atomic.Bool // go-redis has begun to write it
-	err   error       // what it has come to, which Cmd does not tell of the first one of a pipeline
+	of     *exchange
+	begun  atomic.Bool  // go-redis has begun to write it
+	writes atomic.Int32 // how often, as far as arguments tell
+	err    error        // what it has come to, which Cmd does not tell of the first one of a pipeline
+
+	moved   string // where a node has sent it last
+	movedAt int32  // after so many writes
 }
 
 // newExchange returns that of cmds, which are the caller's again when the call
@@ -88,6 +92,7 @@ type word struct {
 func (w *word) MarshalBinary() ([]byte, error) {
 	if w.first != nil {
 		w.first.begun.Store(true)
+		w.first.writes.Add(1)
 	}
 	return w.text, nil
 }
@@ -98,7 +103,8 @@ func (w *word) String() string { return string(w.text) }
 // Args is what go-redis writes. Once ctx has ended it begins with something that
 // cannot be written, at which go-redis gives up and closes the connection: its
 // caller has gone, and a lock that it takes now would be nobody's. The same where the server has
-// executed it: in a Cluster go-redis would follow a MOVED in a reply that it cannot read.
+// executed it: in a Cluster go-redis would follow a MOVED in a reply that it cannot read. The same where
+// a connection leads to a node that was replaced, see errReplaced.
 //
 // Others ask for it too, in a Cluster and in hooks; but of a command without arguments, or
 // whose first one a hook has replaced, nothing else tells that it is written.
@@ -108,7 +114,7 @@ func (c *command) Args() []any {
 		c.begun.Store(true)
 	}
 	err := c.of.Err()
-	if errors.Is(c.err, errNested) {
+	if errors.Is(c.err, errNested) || errors.Is(c.err, errReplaced) {
 		err = c.err
 	}
 	if err != nil {
@@ -142,6 +148,7 @@ func (c *command) SetErr(err error) {
 	if _, refused := serverError(err); refused && c.Val() != nil {
 		err = fmt.Errorf("%w: %v", errNested, err) // hides err: the command was not refused
 	}
+	err = c.replaced(err)
 	c.err = err
 	c.Cmd.SetErr(err)
 	alone := c.of.conn.mode != driver.ModeCluster // in one pipeline to one server
@@ -151,6 +158,27 @@ func (c *command) SetErr(err error) {
 		}
 		c.of.conn.distrust()
 	}
+}
+
+// replaced looks for the reply of a node that was replaced, and returns the error that the command has come to.
+// A client of our own uses no connection to that node any more, so that go-redis, which follows the reply once more,
+// comes to the other one. Of a wrapped client it closes the connection itself, but not that of a pipeline.
+func (c *command) replaced(err error) error {
+	to, moved := redis.IsMovedError(err)
+	if !moved || c.of.conn.mode != driver.ModeCluster {
+		return err
+	}
+	writes := c.writes.Load()
+	circle := to == c.moved && writes > c.movedAt // else it is told of one reply again
+	c.moved, c.movedAt = to, writes
+	switch {
+	case !circle:
+	case c.of.conn.leave != nil:
+		c.of.conn.leave(to)
+	case len(c.of.commands) > 1:
+		return fmt.Errorf("%w: %v", errReplaced, err) // hides err: go-redis is to close the connection at it
+	}
+	return err
 }
 
 // Err is what hooks see.

@@ -31,6 +31,9 @@ type conn struct {
 	// server, not of a Cluster, has answered READONLY, or a reply was not read to its end.
 	distrust func()
 
+	// leave has those to one address used no more; nil where the client is a wrapped one.
+	leave func(addr string)
+
 	life  context.Context // ends with Close
 	close func() error
 	crew  aside.Crew // makes the calls

@@ -110,6 +110,10 @@
 // What a server says that does not take a connection, as it is in protected mode or has too many clients, is told of the
 // client that Open makes. Of a wrapped one it is a connection that broke: go-redis takes it for the reply to HELLO, and goes on.
 //
+// A node of a Cluster may be replaced by another one under its name, as managed services do, and send commands to
+// that very name as long as it goes on. The client that Open makes uses its connections to it no more then. Of a wrapped
+// client each that is idle may cost a call or a batch, which is told as ErrUnavailable and made again.
+//
 // # Limits of go-redis
 //
 // go-redis cannot read an array with an error reply in it that it has a type for

@@ -64,7 +64,7 @@ func openConn(cfg driver.Config) driver.Conn {
 		client = redis.NewClient(options.Simple())
 	}
 	c := newConn(cfg.Mode, client, dialer)
-	c.distrust = hosts.distrust
+	c.distrust, c.leave = hosts.distrust, hosts.leave
 	return c
 }
 

@@ -21,6 +21,12 @@ import (
 // command's and takes the rest of the array for the next replies. See command.SetErr.
 var errNested = errors.New("go-redis cannot read an array with this error in it")
 
+// errReplaced is of a node of a Cluster that sends commands to its own address: another one has it by now, as where
+// a managed service replaces a node under its name, and the connections that there are lead to the former one.
+// go-redis closes a connection that has brought such a reply, but not where that is one of a pipeline's. It does when
+// it cannot write to it.
+var errReplaced = errors.New("the connection led to a node that was replaced by another one under its address")
+
 // errUnasked is of a command that has come to no error, and that go-redis has not begun to write: no
 // server has answered it. A hook that lets the application go on without Redis, or from a cache, makes such.
 var errUnasked = errors.New("a hook of the client has answered in the place of the server")

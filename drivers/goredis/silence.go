@@ -25,7 +25,8 @@ import (
 //
 // When a server has answered READONLY, its name may lead to another one, and all connections that
 // there are may be to a former master. They are well, and what they bring says nothing for them.
-// Nor does it where go-redis has not read a reply to its end: it does not tell on which of them.
+// Nor does it where go-redis has not read a reply to its end: it does not tell on which of them. When a node
+// of a Cluster sends commands to its own address, that leads to another one by now: see errReplaced.
 type hosts struct {
 	dial       driver.DialFunc
 	shaking    time.Duration // how long connecting may take, handshakes included
@@ -66,8 +67,8 @@ func (h *hosts) Dial(ctx context.Context, network, addr string) (net.Conn, error
 // now is a time in ns, above 0.
 func (h *hosts) now() int64 { return int64(time.Since(h.begun)) + 1 }
 
-// A watched connection is not used any more if it is in doubt, or if it was made before all were
-// distrusted.
+// A watched connection is not used any more if it is in doubt, or if it was made before all, or those to its address,
+// were distrusted.
 type watched struct {
 	net.Conn
 	hosts    *hosts
@@ -78,6 +79,7 @@ type watched struct {
 	late     *time.Timer  // of that reply
 	heard    atomic.Int64 // when it last brought something
 	doubtful atomic.Bool  // it has brought nothing since its host is in doubt
+	left     atomic.Bool  // its address leads to another server by now
 	turned   error        // the server does not take it
 }
 
@@ -151,6 +153,17 @@ func (h *hosts) distrust() {
 	h.distrusted.Store(h.now())
 }
 
+// leave has the connections to addr used no more.
+func (h *hosts) leave(addr string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.open {
+		if c.addr == addr {
+			c.left.Store(true)
+		}
+	}
+}
+
 // Close implements [net.Conn].
 func (c *watched) Close() error {
 	c.hosts.mu.Lock()
@@ -159,12 +172,12 @@ func (c *watched) Close() error {
 	return c.Conn.Close()
 }
 
-var errInDoubt = errors.New("goredis: another connection has broken, is late, was answered READONLY, or has a reply that cannot be read")
+var errInDoubt = errors.New("goredis: another connection has broken, is late, was answered READONLY, leads to a node that was replaced, or has a reply that cannot be read")
 
 // SyscallConn is what go-redis asks for before it uses a connection, to see whether the
 // server has closed it. It drops the connection at an error.
 func (c *watched) SyscallConn() (syscall.RawConn, error) {
-	if c.doubtful.Load() || c.lookedUp <= c.hosts.distrusted.Load() {
+	if c.doubtful.Load() || c.left.Load() || c.lookedUp <= c.hosts.distrusted.Load() {
 		return nil, errInDoubt
 	}
 	below := c.Conn
