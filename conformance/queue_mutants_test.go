@@ -12,7 +12,7 @@ var queueMutants = []lockMutant{
 		"Queue/PollersKeepTheirPlace"),
 	luaMutant("all places look the same", "", "e = {seq = seq, passed", "e = {seq = '1', passed",
 		"Queue/OldGrantIgnored"),
-	luaMutant("a grant lasts a whole lease", "", "math.floor(math.min(e.ttl, e.expires - now))", "tonumber(e.ttl)",
+	luaMutant("a grant lasts a whole lease", "", "math.floor(math.min(tonumber(e.ttl), e.expires - now))", "tonumber(e.ttl)",
 		"Queue/DeadWaiter"),
 	luaMutant("who cannot hear is waited for", "", "return not failed(count) and count[2] == 0", "return false",
 		"Queue/PassedOver"),

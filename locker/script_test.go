@@ -27,6 +27,18 @@ func TestScriptsPrintNumbersOnServersWith32Bits(t *testing.T) {
 	}))
 }
 
+// Dragonfly and Garnet run scripts by Lua 5.4, where %d prints no fraction, a string is none of the numbers of which
+// math.min returns one, and unpack is table's.
+func TestScriptsRunByLua54(t *testing.T) {
+	for _, s := range allScripts() {
+		for _, args := range regexp.MustCompile(`format\('[^']*%0?\d?d[^']*',(.*)`).FindAllStringSubmatch(s.source, -1) {
+			assert.NotRegexp(t, `(^|[^(]) \w+ / `, args[1], "it may be a fraction")
+		}
+		assert.NotRegexp(t, `math\.(min|max)\(\w+\.(ttl|retention|seq)\b`, s.source, "it is a string")
+		assert.NotRegexp(t, `[^.]\bunpack\(`, s.source)
+	}
+}
+
 // Comments are more than a third of what is written, and a server keeps what it is sent. What looks
 // like a comment inside of a long string would be lost, so there may be none.
 func TestScriptsAreSentWithoutTheirComments(t *testing.T) {

@@ -10,7 +10,7 @@ local function enter(now)
   if now % 64 == 32 then
     return
   end
-  local seq, life = string.format('%d%06d', now / 1000000, now % 1000000), tonumber(ARGV[9])
+  local seq, life = string.format('%d%06d', math.floor(now / 1000000), now % 1000000), tonumber(ARGV[9])
   if redis.pcall('ZADD', KEYS[3], 'NX', seq, ARGV[7]) ~= 1 then
     return
   end
@@ -21,9 +21,9 @@ local function enter(now)
     redis.call('ZREM', KEYS[3], ARGV[7])
     return
   end
-  local till = now / 1000 + life
+  local till = math.floor(now / 1000 + life)
   local set = redis.pcall('HSET', KEYS[4], ARGV[7], 'gl1|' .. (ARGV[8] == '' and '0' or '1') .. '|0|'
-    .. string.format('%d%03d', till / 1000, till % 1000) .. '|' .. seq .. '|' .. ARGV[2] .. '|' .. ARGV[1] .. '|' .. ARGV[5]
+    .. string.format('%d%03d', math.floor(till / 1000), till % 1000) .. '|' .. seq .. '|' .. ARGV[2] .. '|' .. ARGV[1] .. '|' .. ARGV[5]
     .. '|' .. ARGV[6] .. '|' .. ARGV[3] .. '|' .. ARGV[8] .. '|' .. ARGV[4])
   if type(set) == 'table' then
     return -- The long road tells whether memory is short, or a permission is missing.

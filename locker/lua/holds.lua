@@ -115,7 +115,7 @@ local function put(key, id, mode, expires, ttl, token, owner, tail, now, there)
   if mode ~= 'r' then
     fields[5], fields[6] = 'w', digits(math.max(expires, tonumber(redis.call('HGET', key, 'w')) or 0))
   end
-  local set = redis.pcall('HSET', key, unpack(fields))
+  local set = redis.pcall('HSET', key, (table.unpack or unpack)(fields))
   if failed(set) then
     return set
   end

@@ -101,7 +101,7 @@ local function serve(queue, entries, trusted, me, turn, take)
         elseif its and taken >= portion and e.id ~= me and asks_next(e, reservation, trusted) then
           return e
         else
-          local token = its and take(e, math.floor(math.min(e.ttl, e.expires - now)))
+          local token = its and take(e, math.floor(math.min(tonumber(e.ttl), e.expires - now)))
           local message = token and 'gl1|g|' .. reservation .. '|' .. e.seq .. '|' .. token or 'gl1|w|' .. reservation
           if token then
             taken = taken + 1
