@@ -64,7 +64,7 @@ func (c *conn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error)
 		return nil, err
 	}
 	defer k.recycle()
-	return c.outcome(ctx, &k.result)
+	return c.outcome(ctx, cmd, &k.result)
 }
 
 // DoBatch implements [driver.Batcher]: one pipeline for each group of commands
@@ -80,18 +80,18 @@ func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 		}
 		p := pipelines[gate]
 		if p == nil {
-			p = &pipeline{make([]rue.Completed, 0, len(cmds)-i), make([]*driver.Result, 0, len(cmds)-i)}
+			p = &pipeline{make([]rue.Completed, 0, len(cmds)-i), make([]int, 0, len(cmds)-i)}
 			pipelines[gate] = p
 		}
-		p.commands, p.results = append(p.commands, completed), append(p.results, &results[i])
+		p.commands, p.places = append(p.commands, completed), append(p.places, i)
 	}
 	var wg sync.WaitGroup
 	for gate, p := range pipelines {
 		if len(pipelines) == 1 {
-			p.send(ctx, c, gate)
+			p.send(ctx, c, gate, cmds, results)
 			break
 		}
-		wg.Go(func() { p.send(ctx, c, gate) })
+		wg.Go(func() { p.send(ctx, c, gate, cmds, results) })
 	}
 	wg.Wait()
 	return results
@@ -100,19 +100,20 @@ func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 // A pipeline is the part of a batch that has a gate of its own.
 type pipeline struct {
 	commands []rue.Completed
-	results  []*driver.Result
+	places   []int // of them in the batch
 }
 
-func (p *pipeline) send(ctx context.Context, c *conn, g gate) {
+func (p *pipeline) send(ctx context.Context, c *conn, g gate, cmds []driver.Command, results []driver.Result) {
 	k := calls.Get().(*call)
 	k.commands = p.commands
 	err := c.make(ctx, g, k)
-	if err == nil && len(k.results) != len(p.results) { // whose is which?
-		err = fmt.Errorf("%w: %d of a pipeline of %d commands", errDecorator, len(k.results), len(p.results))
+	if err == nil && len(k.results) != len(p.places) { // whose is which?
+		err = fmt.Errorf("%w: %d of a pipeline of %d commands", errDecorator, len(k.results), len(p.places))
 	}
-	for i, r := range p.results {
+	for i, place := range p.places {
+		r := &results[place]
 		if r.Err = err; err == nil {
-			r.Value, r.Err = c.outcome(ctx, &k.results[i])
+			r.Value, r.Err = c.outcome(ctx, cmds[place], &k.results[i])
 		}
 	}
 	if err == nil {
@@ -169,8 +170,16 @@ func (c *conn) build(ctx context.Context, cmd driver.Command) (rue.Completed, ga
 	return completed.SetSlot(key), c.gates[driver.Slot(key)*gates/driver.Slots], nil
 }
 
-// outcome is what Do returns for a result.
-func (c *conn) outcome(ctx context.Context, result *rue.RedisResult) (driver.Value, error) {
+// outcome is what Do returns for the result of cmd.
+func (c *conn) outcome(ctx context.Context, cmd driver.Command, result *rue.RedisResult) (driver.Value, error) {
+	v, err := c.reply(ctx, result)
+	if reply, ok := errors.AsType[*driver.ServerError](err); ok && reply.Code == "READONLY" {
+		c.leave(ctx, cmd)
+	}
+	return v, err
+}
+
+func (c *conn) reply(ctx context.Context, result *rue.RedisResult) (driver.Value, error) {
 	if err := result.NonRedisError(); err != nil {
 		if reply, ok := errors.AsType[*rue.RedisError](err); ok && c.decorated {
 			return decoratedReply(reply)
@@ -181,11 +190,7 @@ func (c *conn) outcome(ctx context.Context, result *rue.RedisResult) (driver.Val
 	if message == (rue.RedisMessage{}) { // which no reply is
 		return nil, fmt.Errorf("%w: an empty one", errDecorator)
 	}
-	v, err := value(&message)
-	if reply, ok := errors.AsType[*driver.ServerError](err); ok && reply.Code == "READONLY" {
-		c.leave(ctx)
-	}
-	return v, err
+	return value(&message)
 }
 
 // failure makes an error of the contract from one that is no reply. All of them

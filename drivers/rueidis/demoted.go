@@ -5,21 +5,25 @@ import (
 	"time"
 
 	rue "github.com/redis/rueidis"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // leaveAtMost is how often, and for how long, a server is being left.
 const leaveAtMost = time.Second
 
-// leave has the connection to a demoted server closed, so that the name of the master is
-// looked up again; rueidis keeps a connection for as long as it works. With Sentinels and
-// in a Cluster rueidis finds the new master by itself, and a wrapped client's connections
-// are the application's.
-//
-// The server closes it, at a QUIT: replies that are under way still come. It answers
-// nothing after that. rueidis has noticed the end when the PING is over, which fails, or is
-// answered on the next connection. (Behind the QUIT in one pipeline it would fail before.)
-func (c *conn) leave(ctx context.Context) {
-	if c.dialer == nil || c.client.Mode() != rue.ClientModeStandalone {
+// leave has a demoted server, which has refused cmd, be left for the new master. With Sentinels rueidis
+// finds that by itself.
+func (c *conn) leave(ctx context.Context, cmd driver.Command) {
+	var requests []rue.Completed
+	g := c.gates[0]
+	switch mode := c.client.Mode(); {
+	case mode == rue.ClientModeStandalone && c.dialer != nil: // a wrapped client's connections are the application's
+		requests = c.farewell()
+	case mode == rue.ClientModeCluster && cmd.NumKeys > 0:
+		key := cmd.Keys()[0]
+		requests, g = c.question(key), c.gates[driver.Slot(key)*gates/driver.Slots]
+	default:
 		return
 	}
 	// Others may have had the same answer on the same connection, and come late.
@@ -29,7 +33,25 @@ func (c *conn) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveAtMost)
 	defer cancel()
-	for _, name := range []string{"QUIT", "PING"} {
-		_ = c.make(ctx, c.gates[0], &call{command: c.client.B().Arbitrary(name).Build()})
+	for _, request := range requests {
+		_ = c.make(ctx, g, &call{command: request})
 	}
+}
+
+// farewell has the connection to a server closed, so that the name of the master is looked up again;
+// rueidis keeps a connection for as long as it works.
+//
+// The server closes it, at a QUIT: replies that are under way still come. It answers
+// nothing after that. rueidis has noticed the end when the PING is over, which fails, or is
+// answered on the next connection. (Behind the QUIT in one pipeline it would fail before.)
+func (c *conn) farewell() []rue.Completed {
+	return []rue.Completed{c.client.B().Arbitrary("QUIT").Build(), c.client.B().Arbitrary("PING").Build()}
+}
+
+// question has rueidis ask who serves which slots, as it does when a node sends it elsewhere. A replica
+// executes a script on a connection that may read there, until that writes, and sends nobody elsewhere. rueidis makes
+// such connections where it reads from replicas (SendToReplicas), and keeps one where the replica has been the master
+// meanwhile. But what always writes is sent to the master: here something that changes nothing.
+func (c *conn) question(key string) []rue.Completed {
+	return []rue.Completed{c.client.B().Arbitrary("HDEL", probe, "").Build().ToPipe().SetSlot(key)}
 }

@@ -2,11 +2,16 @@ package rueidis_test
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	rue "github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -93,4 +98,57 @@ func TestReadonlyLeavesWrappedClientAlone(t *testing.T) {
 		do(t, conn, "SET", "k", "v")
 		assert.Equal(t, dials, w.Dials())
 	})
+}
+
+// A replica executes a script, until that writes, on a connection that may read there: rueidis has such a connection where
+// it reads from replicas, and keeps it where the replica becomes the master, and a replica again. What is
+// refused there is not sent to the master, and rueidis learns nothing of that.
+func TestReadonlyInAClusterHasTheMasterFound(t *testing.T) {
+	const key = "k"
+	eval := keyed(3, 1, "EVAL", "return redis.call('INCR', KEYS[1])", "1", key)
+	for name, call := range map[string]func(*testing.T, driver.Conn) error{
+		"Do": func(t *testing.T, conn driver.Conn) error {
+			_, err := conn.Do(within(t, 10*time.Second), eval)
+			return err
+		},
+		"DoBatch": func(t *testing.T, conn driver.Conn) error {
+			results := conn.(driver.Batcher).DoBatch(within(t, 10*time.Second), []driver.Command{command("PING"), eval})
+			return results[1].Err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, former *wire.Wire) {
+				t.Cleanup(func() { time.Sleep(time.Minute) }) // rueidis' timers of a Cluster have passed then
+				memory := miniredis.NewMiniRedis()
+				t.Cleanup(memory.Close)
+				master := wire.New(func(context.Context) (net.Conn, error) { return memory.Dial() })
+				t.Cleanup(func() { assert.NoError(t, master.Close()) })
+				slots := func(first, second string) wire.Action {
+					node := "*3\r\n$9\r\n127.0.0.1\r\n:%s\r\n$1\r\n%[1]s\r\n"
+					return wire.Answer("*1\r\n*4\r\n:0\r\n:16383\r\n" + fmt.Sprintf(node, first) + fmt.Sprintf(node, second))
+				}
+				said := former.On(wire.Match{Name: "CLUSTER", Times: -1}, slots("1", "2"))
+				c := client(t, former, func(o *rue.ClientOption) {
+					o.ForceSingleClient, o.AlwaysRESP2 = false, true // so that it asks for CLUSTER SLOTS
+					o.SendToReplicas = func(cmd rue.Completed) bool { return cmd.IsReadOnly() }
+					o.InitAddress = []string{"127.0.0.1:1"}
+					o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+						return map[string]*wire.Wire{"127.0.0.1:1": former, "127.0.0.1:2": master}[addr].Dial(ctx, "tcp", addr)
+					}
+				})
+				conn := connect(t, rueidis.Wrap(c))
+				require.NoError(t, call(t, conn))
+
+				said.Remove()
+				for _, w := range []*wire.Wire{former, master} {
+					w.On(wire.Match{Name: "CLUSTER", Times: -1}, slots("2", "1"))
+				}
+				former.On(wire.Match{Name: "EVAL", Times: -1}, wire.Answer("-READONLY You can't write against a read only replica.\r\n"))
+				former.On(wire.Match{Name: "HDEL", Times: -1}, wire.Answer("-MOVED 0 127.0.0.1:2\r\n"))
+				assert.ErrorContains(t, call(t, conn), "READONLY")
+				time.Sleep(2 * time.Second)
+				assert.NoError(t, call(t, conn))
+			})
+		})
+	}
 }

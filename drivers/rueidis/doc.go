@@ -68,7 +68,10 @@
 //	                          subscription, on which AUTH is refused; it is made anew
 //	DialCtxFn                 must end by itself: a call's ctx does not end it, since
 //	                          others wait for the same connection
-//	SendToReplicas            must be false for what is not read-only
+//	SendToReplicas            must be false for what is not read-only. Where it is set, a
+//	                          master that has become a replica may refuse scripts by
+//	                          READONLY; then the driver sends HDEL of a key that there is
+//	                          not, by which rueidis finds the new master
 //	ReplicaOnly               must be off
 //	BlockingPoolSize          must leave one connection for the subscription. While there is
 //	                          none, locks poll, and a goroutine waits for one, which ends

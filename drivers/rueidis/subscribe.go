@@ -29,7 +29,7 @@ type arrival struct {
 	err   error
 }
 
-// probe is a channel that nobody publishes to. Subscribing to it is answered on the very
+// probe is a channel that nobody publishes to, and the key of nothing (see question). Subscribing to it is answered on the very
 // connection that brings the messages, also when that has been done before; a PING is
 // not where rueidis speaks RESP2, which takes a second connection for them.
 //
