@@ -410,3 +410,48 @@ func TestCloseDoesWhatAnUnlockBesideItLeavesToTheBackground(t *testing.T) {
 		})
 	}
 }
+
+// A lingering connection's subscriptions take a second to close.
+type lingering struct {
+	*fakeConn
+	open *atomic.Int32 // subscriptions
+}
+
+type lingeringSubscription struct {
+	driver.Subscription
+	open *atomic.Int32
+}
+
+func (c lingering) Subscribe(ctx context.Context) (driver.Subscription, error) {
+	sub, err := c.fakeConn.Subscribe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.open.Add(1)
+	return lingeringSubscription{sub, c.open}, nil
+}
+
+func (s lingeringSubscription) Close() error {
+	time.Sleep(time.Second)
+	defer s.open.Add(-1)
+	return s.Subscription.Close()
+}
+
+// No goroutine of the client is left when Close returns, so none that still listens, either.
+func TestCloseWaitsForTheEndOfItsSubscription(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		held := must(t, f.client(t).Mutex("k"))
+		var open atomic.Int32
+		c, err := New(driver.NewConnector(f.Driver(), func(ctx context.Context) (driver.Conn, error) {
+			conn, err := f.Connect(ctx)
+			return lingering{conn.(*fakeConn), &open}, err
+		}))
+		require.NoError(t, err)
+		_, err = c.Mutex("k", WaitTimeout(time.Second)).Lock(t.Context())
+		require.ErrorIs(t, err, ErrLocked)
+		require.EqualValues(t, 1, open.Load())
+		require.NoError(t, c.Close())
+		assert.Zero(t, open.Load())
+		require.NoError(t, held.Unlock(t.Context()))
+	})
+}
