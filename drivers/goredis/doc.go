@@ -114,6 +114,11 @@
 // that very name as long as it goes on. The client that Open makes uses its connections to it no more then. Of a wrapped
 // client each that is idle may cost a call or a batch, which is told as ErrUnavailable and made again.
 //
+// Redis Cloud and Redis Software tell clients that speak RESP3 when a connection is about to be closed. go-redis makes
+// another one in its place then, and in 9.23.0 the race detector finds it at that with a connection beside a call. Replies
+// that were seen were right all the same, but a client that is wrapped should have MaintNotificationsConfig with
+// maintnotifications.ModeDisabled. The one that Open makes does.
+//
 // # Limits of go-redis
 //
 // go-redis cannot read an array with an error reply in it that it has a type for
