@@ -13,11 +13,11 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # generic code is linked for all, the detector reports races that there are not. So it does where
 # the interpreter has its memory by the functions for one size each that Go 1.27 has, since those do
 # not say that it is in new use: they are switched off. A Go that cannot do that has all watched.
-TOLD     := nosizespecializedmalloc
+PLAIN_MALLOC := nosizespecializedmalloc
 RACE     := $(shell command -v "$$(go env CC)" >/dev/null && echo -race && \
-	GOEXPERIMENT=$(TOLD) go env GOVERSION >/dev/null 2>&1 && echo -gcflags=github.com/yuin/gopher-lua/...=-race=false)
+	GOEXPERIMENT=$(PLAIN_MALLOC) go env GOVERSION >/dev/null 2>&1 && echo -gcflags=github.com/yuin/gopher-lua/...=-race=false)
 ifneq ($(findstring gcflags,$(RACE)),)
-test vet staticcheck standalone %/.standalone stress: export GOEXPERIMENT := $(GOEXPERIMENT),$(TOLD)
+test vet staticcheck standalone %/.standalone stress: export GOEXPERIMENT := $(GOEXPERIMENT),$(PLAIN_MALLOC)
 endif
 FUZZTIME ?= 10s
 
