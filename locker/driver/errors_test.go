@@ -113,6 +113,8 @@ func TestNewServerErrorTellsTheCodeOfWhatAScriptHasMet(t *testing.T) {
 		"WRONGPASS @user_script: 1: -OOM x": "WRONGPASS",
 		"ERR Script attempted to execute a write command while the cluster is down and readonly script: caee, on @user_script:1.": "CLUSTERDOWN",
 		"ERR Script attempted to execute a command while the cluster is down":                                                     "CLUSTERDOWN",
+		"ERR Can not execute a write command 'hdel' while the cluster is down and readonly":                                       "CLUSTERDOWN",
+		"ERR Can not execute a command 'get' while the cluster is down script: caee, on @user_script:1.":                          "CLUSTERDOWN",
 		"ERR unknown command `X`, with args beginning with: `Script attempted to execute a command while the cluster is down`, ":  "ERR",
 	} {
 		assert.Equal(t, code, driver.NewServerError(reply).Code)
