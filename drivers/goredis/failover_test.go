@@ -148,6 +148,30 @@ func TestClusterFindsTheNewMaster(t *testing.T) {
 	}
 }
 
+// The calls of locks end before a wrapped client notices that the master is silent.
+func TestClusterFindsTheNewMasterThoughCallsGiveUpEarly(t *testing.T) {
+	forgetTimers()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // go-redis goes on dialing, and sleeps in between
+		cluster := newFakeCluster(t)
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.addrs, Dialer: cluster.Dial})
+		t.Cleanup(func() { assert.NoError(t, client.Close()) })
+		conn := wrap(t, client)
+		_, err := conn.Do(t.Context(), on("SET", "k", "v"))
+		require.NoError(t, err)
+		cluster.lines[cluster.addrs[0]].Partition()
+		cluster.elect()
+		elected := time.Now()
+		for err := context.DeadlineExceeded; err != nil; {
+			require.Less(t, time.Since(elected), 30*time.Second, "%v", err)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err = conn.Do(ctx, on("SET", "k", "v"))
+			cancel()
+		}
+		assert.True(t, cluster.data[cluster.addrs[1]].Exists("k"))
+	})
+}
+
 // Nobody asks on behalf of a Conn that is closed, whether a node had answered or not: the
 // bubble does not end before all of its goroutines.
 func TestClusterCloseLeavesNobodyAsking(t *testing.T) {
