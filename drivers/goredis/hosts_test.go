@@ -30,16 +30,20 @@ func TestHostsAreDoubtedOneByOne(t *testing.T) {
 			return err != nil
 		}
 		hangs, idle, other := dial("a:1"), dial("a:1"), dial("b:1")
+		var young net.Conn
+		time.AfterFunc(100*time.Millisecond, func() { young = dial("a:1") })
 		require.NoError(t, hangs.SetReadDeadline(time.Now().Add(time.Second)))
 		_, err := hangs.Read(make([]byte, 1))
 		require.Error(t, err)
+		synctest.Wait()
 		assert.True(t, inDoubt(hangs))
 		assert.True(t, inDoubt(idle))
 		assert.False(t, inDoubt(other))
+		assert.False(t, inDoubt(young), "it was made since the request")
 		fresh := dial("a:1")
 		assert.False(t, inDoubt(fresh), "it was made since")
 
-		for _, conn := range []net.Conn{hangs, idle, other, fresh, fresh} {
+		for _, conn := range []net.Conn{hangs, idle, other, young, fresh, fresh} {
 			assert.NoError(t, conn.Close())
 		}
 		assert.Empty(t, h.open)

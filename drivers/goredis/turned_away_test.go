@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/golocker/golocker/internal/servertest"
 	"github.com/golocker/golocker/locker/driver"
 )
 
@@ -61,4 +62,12 @@ func TestServerThatTurnsConnectionsAwayIsQuoted(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A script may reply in the same words. The server has taken the connection by then.
+func TestReplyInTheWordsOfAServerThatTurnsAway(t *testing.T) {
+	conn := open(t, driver.Config{Network: "tcp", Addrs: []string{servertest.Single(t).Addr}})
+	do(t, conn, "PING")
+	_, err := conn.Do(soon(t), driver.Command{Args: []string{"EVAL", "return redis.error_reply('DENIED by a script')", "0"}})
+	assert.Equal(t, driver.NewServerError("DENIED by a script"), err)
 }
