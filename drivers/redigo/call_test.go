@@ -47,6 +47,7 @@ func TestPanicOfThePoolIsNotHidden(t *testing.T) {
 			Dial:         func() (redis.Conn, error) { return idleConn{}, nil },
 			TestOnBorrow: func(redis.Conn, time.Time) error { panic("in the application") },
 		},
+		"a mistake":               {DialContext: func(ctx context.Context) (redis.Conn, error) { return ctx.(redis.Conn), nil }},
 		"a mistake like redigo's": {Dial: func() (redis.Conn, error) { sendOnClosed(); return nil, nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,8 +58,25 @@ func TestPanicOfThePoolIsNotHidden(t *testing.T) {
 			require.NoError(t, err)
 			c.life = t.Context()
 			assert.Panics(t, func() { _, _ = c.borrow(t.Context()) })
+			if pool.DialContext != nil {
+				ended, end := context.WithCancel(t.Context())
+				end()
+				assert.Panics(t, func() { _, _ = c.borrow(ended) }, "nor where the call has ended")
+			}
 		})
 	}
+}
+
+// Nothing but a call that is under way is kept for Close.
+func TestCallsThatAreOverAreForgotten(t *testing.T) {
+	opened, err := Wrap(&redis.Pool{Dial: func() (redis.Conn, error) { return idleConn{}, nil }}).Connect(t.Context())
+	require.NoError(t, err)
+	c := opened.(*conn)
+	c.severable.Store(true)
+	_, err = c.Do(t.Context(), driver.Command{Args: []string{"PING"}})
+	require.NoError(t, err)
+	assert.Empty(t, c.underway)
+	require.NoError(t, c.Close())
 }
 
 // Calls that wait for a connection one after the other share what ends the wait, until one of

@@ -58,6 +58,19 @@ func TestCallsWithADeadlineEndPromptly(t *testing.T) {
 	}
 }
 
+// It takes no other one besides, which would be lost to the pool.
+func TestCallsWithADeadlineTakeOneConnection(t *testing.T) {
+	bothWays(t, func(t *testing.T, r *rig, c driver.Conn) {
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := c.Do(ctx, command("PING"))
+			cancel()
+			require.NoError(t, err)
+		}
+		require.Equal(t, 1, r.Dials())
+	})
+}
+
 // Whether a connection is idle can change before it is taken. Then none is made by the
 // caller's goroutine, since that may take as long as the application likes.
 func TestCallsWithADeadlineMakeNoConnectionThemselves(t *testing.T) {
