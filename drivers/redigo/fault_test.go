@@ -177,6 +177,18 @@ func TestReadonlyDropsConnections(t *testing.T) {
 			require.Equal(t, 2, r.Dials())
 		})
 	})
+	t.Run("Idle", func(t *testing.T) {
+		bubble(t, func(t *testing.T, r *rig) {
+			c := r.open(driver.Config{})
+			r.occupy(c, 3)
+			time.Sleep(time.Millisecond) // they were used before
+			r.On(wire.Match{Name: "SET"}, wire.Answer(readonly+"\r\n"))
+			_, err := c.Do(t.Context(), command("SET", "k", "v"))
+			require.Equal(t, driver.OutcomeReplied, driver.OutcomeOf(err))
+			r.occupy(c, 3)
+			require.Equal(t, 6, r.Dials())
+		})
+	})
 	bothWays(t, func(t *testing.T, r *rig, c driver.Conn) {
 		r.On(wire.Match{Name: "SET"}, wire.Answer(readonly+"\r\n"))
 		results := c.(driver.Batcher).DoBatch(t.Context(), []driver.Command{command("SET", "k", "v"), command("GET", "k")})
