@@ -270,6 +270,16 @@ func TestClusterThatIsNone(t *testing.T) {
 	}
 }
 
+// To describe a Cluster nothing is asked that would tell that the Conn is closed.
+func TestClusterThatIsClosedIsNotDescribed(t *testing.T) {
+	conn := open(t, driver.Config{Mode: driver.ModeCluster, Network: "tcp", Addrs: []string{"127.0.0.1:1"}})
+	require.NoError(t, conn.Close())
+	topology, err := conn.(driver.Describer).Describe(soon(t))
+	assert.ErrorIs(t, err, driver.ErrClosed)
+	assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+	assert.Equal(t, driver.Topology{Mode: driver.ModeCluster}, topology)
+}
+
 // A node that nobody has told its address has none in its answer: it is where it was asked, and
 // not on this machine, where another server might take the locks.
 func TestClusterNodeThatDoesNotKnowItsAddress(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -172,6 +173,12 @@ func TestClusterFindsTheNewMasterThoughCallsGiveUpEarly(t *testing.T) {
 	})
 }
 
+// stacks are those of all goroutines.
+func stacks() string {
+	buf := make([]byte, 1<<20)
+	return string(buf[:runtime.Stack(buf, true)])
+}
+
 // Nobody asks on behalf of a Conn that is closed, whether a node had answered or not: the
 // bubble does not end before all of its goroutines.
 func TestClusterCloseLeavesNobodyAsking(t *testing.T) {
@@ -196,6 +203,7 @@ func TestClusterCloseLeavesNobodyAsking(t *testing.T) {
 				closing := time.Now()
 				require.NoError(t, conn.Close())
 				assert.Zero(t, time.Since(closing))
+				assert.NotContains(t, stacks(), "ForEachMaster")
 			})
 		})
 	}

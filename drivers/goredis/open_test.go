@@ -211,6 +211,19 @@ func TestQuotedPasswords(t *testing.T) {
 	}
 }
 
+// go-redis quotes what it cannot read.
+func TestQuotedPasswordInWhatIsNoReply(t *testing.T) {
+	const password = "hunter2"
+	server := servertest.Single(t, servertest.Password(password))
+	w := newWire(t, server.Addr)
+	conn := open(t, driver.Config{Network: "tcp", Addrs: []string{server.Addr}, Password: password, Dial: w.Dial})
+	w.On(wire.Match{Name: "GET"}, wire.Answer("Who knows "+password+"?\r\n"))
+	_, err := conn.Do(soon(t), on("GET", "k"))
+	unknown(t, err)
+	assert.ErrorContains(t, err, "Who knows ")
+	assert.NotContains(t, err.Error(), password)
+}
+
 func wrongPassword(t *testing.T, err error) {
 	reply, ok := errors.AsType[*driver.ServerError](err)
 	require.True(t, ok, "%v", err)

@@ -2,6 +2,7 @@ package goredis
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -98,6 +99,36 @@ func TestCloseWhilePubSubRedials(t *testing.T) {
 			t.Fatal("Close waits for the dial")
 		}
 	}
+}
+
+// What is given up while it connects is closed when it has, for nobody else would.
+func TestPubSubConnThatIsGivenUpIsClosed(t *testing.T) {
+	server := servertest.Single(t)
+	w := wire.New(wire.TCP(server.Addr))
+	defer w.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: w.Dial})
+	defer client.Close()
+	c := wrapClient(client)
+	defer c.Close()
+	held := w.On(wire.Match{Name: "HELLO"}, wire.HoldReply)
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error)
+	go func() {
+		_, err := c.dialPubSub(ctx)
+		result <- err
+	}()
+	<-held.Happened()
+	cancel()
+	require.ErrorIs(t, <-result, context.Canceled)
+	held.Release()
+	bounded, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, servertest.Await(bounded, func() error {
+		if n := w.Open(); n > 0 {
+			return fmt.Errorf("%d connections are open", n)
+		}
+		return nil
+	}))
 }
 
 func TestPubSubConnRefusesOtherCommands(t *testing.T) {

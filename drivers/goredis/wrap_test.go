@@ -3,6 +3,7 @@ package goredis_test
 import (
 	"context"
 	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -227,6 +228,24 @@ func TestWrapWithoutTimeouts(t *testing.T) {
 				assert.Equal(t, driver.DefaultTimeout, time.Since(start))
 			})
 		})
+	}
+}
+
+// A call that gets no connection because nobody is there is not sent.
+func TestWrapDialThatIsRefusedIsNotSent(t *testing.T) {
+	client := redis.NewClient(&redis.Options{
+		DialerRetries: 1,
+		Dialer: func(_ context.Context, network, _ string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		},
+	})
+	defer client.Close()
+	conn := wrap(t, client)
+	_, err := conn.Do(soon(t), on("GET", "k"))
+	results := conn.(driver.Batcher).DoBatch(soon(t), []driver.Command{on("GET", "k"), on("GET", "k")})
+	for _, err := range []error{err, results[0].Err, results[1].Err} {
+		assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+		assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
 	}
 }
 
