@@ -3,7 +3,6 @@ package goredis
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,7 +34,7 @@ type conn struct {
 	leave func(addr string)
 
 	life  context.Context // ends with Close
-	close func() error
+	end   context.CancelFunc
 	crew  aside.Crew // makes the calls
 	subs  pubsub.Group
 	nodes topology
@@ -46,35 +45,8 @@ type conn struct {
 func newConn(mode driver.Mode, client redis.UniversalClient, dialer *netdial.Dialer) *conn {
 	c := &conn{mode: mode, client: client, dialer: dialer, distrust: func() {}}
 	c.nodes.cluster, _ = client.(*redis.ClusterClient)
-	life, end := context.WithCancel(context.Background())
-	c.life = life
-	c.close = sync.OnceValue(func() error {
-		end()
-		c.crew.Close()
-		err := c.subs.Close()
-		if dialer != nil {
-			err = closeClient(client, dialer)
-			c.nodes.close() // not for long, without connections
-		}
-		return err
-	})
+	c.life, c.end = context.WithCancel(context.Background())
 	return c
-}
-
-// closePatience is how long Close waits for a Sentinel that says nothing.
-const closePatience = 100 * time.Millisecond
-
-// closeClient closes dialer last, as go-redis complains of connections that are closed, and who listens to a
-// Sentinel would wait a moment to try again, and be left. But who asks a Sentinel that says nothing keeps a mutex
-// that go-redis takes to close the client, until the connection ends.
-func closeClient(client redis.UniversalClient, dialer *netdial.Dialer) error {
-	hung := time.AfterFunc(closePatience, dialer.Close)
-	err := client.Close()
-	dialer.Close()
-	if !hung.Stop() {
-		return nil // what it says is of connections that are closed
-	}
-	return err
 }
 
 // ready returns an error if the Conn is closed or ctx has ended.
@@ -97,5 +69,22 @@ func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
 	return driver.DescribeByInfo(ctx, c, c.mode)
 }
 
-// Close implements [driver.Conn].
-func (c *conn) Close() error { return c.close() }
+// closePatience is how long Close waits for a Sentinel that says nothing.
+const closePatience = 100 * time.Millisecond
+
+// Close implements [driver.Conn]. It closes the dialer last: who listens to a Sentinel would wait a moment
+// to try again, and be left. But who asks a Sentinel that says nothing keeps a mutex that go-redis takes to close
+// the client, until the connection ends.
+func (c *conn) Close() error {
+	c.end()
+	c.crew.Close()
+	err := c.subs.Close()
+	if c.dialer != nil {
+		hung := time.AfterFunc(closePatience, c.dialer.Close)
+		_ = c.client.Close() // what it says is of connections that are closed
+		hung.Stop()
+		c.dialer.Close()
+		c.nodes.close() // not for long, without connections
+	}
+	return err
+}
