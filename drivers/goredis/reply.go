@@ -13,7 +13,6 @@ import (
 
 	"github.com/golocker/golocker/locker/driver"
 	"github.com/golocker/golocker/locker/driver/aside"
-	"github.com/golocker/golocker/locker/driver/netdial"
 )
 
 // errNested is of a reply that go-redis has not read to its end: an array with an
@@ -132,7 +131,8 @@ func (c *conn) failure(ctx context.Context, err error) error {
 		return driver.NotSent(fmt.Errorf("goredis: %w: %w", driver.ErrClosed, err))
 	}
 	unknown := c.unknownFailure(ctx, err)
-	if isDialError(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
+	op, ok := errors.AsType[*net.OpError](err)
+	if ok && op.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
 		return driver.NotSent(unknown)
 	}
 	return unknown
@@ -168,14 +168,4 @@ func serverError(err error) (*driver.ServerError, bool) {
 		return nil, false
 	}
 	return driver.NewServerError(reply.Error()), true
-}
-
-// isDialError reports whether there was no connection. The error of our own
-// dialer is a *netdial.Error, that of a wrapped client's has its Op.
-func isDialError(err error) bool {
-	if _, ok := errors.AsType[*netdial.Error](err); ok {
-		return true
-	}
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "dial"
 }
