@@ -101,11 +101,7 @@ func (k *call) exchange(rc redis.Conn) {
 		k.pipeline(rc)
 		return
 	}
-	var broken bool
-	k.results[0], broken = k.result(rc.Do(k.cmds[0].Args[0], appendArguments(k.args[:0], k.cmds[0])...))
-	if broken && rc.Err() == nil { // one of the application's own make may have given up
-		sever(rc)
-	}
+	k.results[0], _ = k.result(rc.Do(k.cmds[0].Args[0], appendArguments(k.args[:0], k.cmds[0])...))
 }
 
 // begin notes that commands are under way, unless the call has to end.
@@ -205,6 +201,7 @@ func (k *call) result(reply any, err error) (result driver.Result, broken bool) 
 	case err == nil:
 		result.Value = value(reply)
 	case refusal == nil:
+		k.spent = true // by itself, unless it is one of the application's own make that has given up
 		return driver.Result{Err: k.lost(err)}, true
 	case refusal.Code == "READONLY": // have the new master found
 		k.spent = true
