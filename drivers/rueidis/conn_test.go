@@ -198,6 +198,33 @@ func TestFrozenServer(t *testing.T) {
 	})
 }
 
+// Those that wait for others, which the application's client goes on with, end with the Conn.
+func TestCloseEndsWhoWaitsForOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		conn := connect(t, rueidis.Wrap(client(t, w)))
+		do(t, conn, "PING")
+		w.Partition()
+		var calls sync.WaitGroup
+		var unsent atomic.Int64
+		for range 300 {
+			calls.Go(func() {
+				_, err := conn.Do(t.Context(), command("INCR", "n"))
+				assert.ErrorIs(t, err, driver.ErrClosed)
+				if driver.OutcomeOf(err) == driver.OutcomeNotSent {
+					unsent.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		start := time.Now()
+		require.NoError(t, conn.Close())
+		calls.Wait()
+		assert.Zero(t, time.Since(start))
+		assert.Greater(t, unsent.Load(), int64(300-256))
+		w.Heal()
+	})
+}
+
 // Without a deadline a call ends all the same, even if the application has
 // switched off every timeout that rueidis has.
 func TestBoundedWithoutDeadline(t *testing.T) {

@@ -93,9 +93,23 @@ func TestReadonlyLeavesWrappedClientAlone(t *testing.T) {
 		conn := connect(t, rueidis.Wrap(client(t, w)))
 		dials := w.Dials()
 		w.On(wire.Match{Name: "SET"}, wire.Answer(readonly))
-		_, err := conn.Do(t.Context(), command("SET", "k", "v"))
+		_, err := conn.Do(t.Context(), keyed(1, 1, "SET", "k", "v"))
 		require.Equal(t, driver.OutcomeReplied, driver.OutcomeOf(err))
 		do(t, conn, "SET", "k", "v")
+		assert.Equal(t, dials, w.Dials())
+		assert.Zero(t, w.Count(wire.Match{Name: "HDEL"}), "it is no Cluster")
+	})
+}
+
+// Who is refused anything else is where it should be.
+func TestOtherRefusalsDropNoConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		conn := open(t, wired(w))
+		dials := w.Dials()
+		do(t, conn, "SET", "k", "v")
+		_, err := conn.Do(t.Context(), command("INCR", "k"))
+		require.Equal(t, driver.OutcomeReplied, driver.OutcomeOf(err))
+		do(t, conn, "GET", "k")
 		assert.Equal(t, dials, w.Dials())
 	})
 }
@@ -145,6 +159,8 @@ func TestReadonlyInAClusterHasTheMasterFound(t *testing.T) {
 				}
 				former.On(wire.Match{Name: "EVAL", Times: -1}, wire.Answer("-READONLY You can't write against a read only replica.\r\n"))
 				former.On(wire.Match{Name: "HDEL", Times: -1}, wire.Answer("-MOVED 0 127.0.0.1:2\r\n"))
+				_, err := conn.Do(t.Context(), command("EVAL", "return 1", "0")) // of no slot
+				assert.Condition(t, func() bool { return err == nil || driver.OutcomeOf(err) == driver.OutcomeReplied }, "%v", err)
 				assert.ErrorContains(t, call(t, conn), "READONLY")
 				time.Sleep(2 * time.Second)
 				assert.NoError(t, call(t, conn))

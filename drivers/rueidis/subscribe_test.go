@@ -16,6 +16,7 @@ import (
 	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/drivers/rueidis"
 	"github.com/golocker/golocker/locker/driver"
+	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
 // connectors are the ways to a Conn on which pub/sub has to be the same.
@@ -64,6 +65,22 @@ func TestSubscribe(t *testing.T) {
 				m, err := sub.Receive(t.Context())
 				require.NoError(t, err)
 				assert.Equal(t, driver.Message{Channel: "b", Payload: "here"}, m)
+			})
+		})
+	}
+}
+
+// A connection that breaks is replaced at once, and not when it is asked whether it lives.
+func TestSubscribeBreaks(t *testing.T) {
+	for name, c := range connectors() {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *wire.Wire) {
+				sub := subscribe(t, connect(t, c(t, w)), "ch")
+				start := time.Now()
+				w.KillAll()
+				_, err := sub.Receive(t.Context())
+				require.ErrorIs(t, err, driver.ErrGap)
+				assert.Less(t, time.Since(start), pubsub.MaxPause)
 			})
 		})
 	}
@@ -149,6 +166,9 @@ func TestSubscribeRefused(t *testing.T) {
 		const refusal = "NOPERM No permissions to access a channel"
 		w.On(wire.Match{Name: "SUBSCRIBE", Arg: "theirs"}, wire.Answer("-"+refusal+"\r\n"))
 		assert.Equal(t, error(driver.NewServerError(refusal)), sub.Add(t.Context(), "theirs"))
+		time.Sleep(pubsub.PingAfter + time.Second) // a refusal that comes after it is not taken for the PING's
+		w.On(wire.Match{Name: "SUBSCRIBE", Arg: "theirs"}, wire.Answer("-"+refusal+"\r\n"))
+		assert.Equal(t, error(driver.NewServerError(refusal)), sub.Add(within(t, time.Second), "theirs"))
 		require.EqualValues(t, 1, do(t, conn, "PUBLISH", "mine", "m"))
 		m, err := sub.Receive(t.Context())
 		require.NoError(t, err)
