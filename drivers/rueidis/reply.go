@@ -52,9 +52,9 @@ func value(m *rue.RedisMessage) (driver.Value, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rueidis: reply of an unknown type: %w", err)
 	}
-	// What is left beside strings and numbers is a verbatim string, whose text
-	// begins after three letters for its format and a colon.
-	if !m.IsString() && !m.IsFloat64() && len(text) > 3 && text[3] == ':' {
+	// What is left beside strings, and numbers without a colon, is a verbatim string, whose
+	// text begins after three letters for its format and a colon.
+	if !m.IsString() && len(text) > 3 && text[3] == ':' {
 		text = text[4:]
 	}
 	if text == ok {

@@ -95,7 +95,7 @@ func (s *channelConn) Send(ctx context.Context, args ...string) error {
 }
 
 // Receive implements [pubsub.Conn].
-func (s *channelConn) Receive(ctx context.Context) (pubsub.Event, error) {
+func (s *channelConn) Receive(context.Context) (pubsub.Event, error) {
 	select {
 	case a := <-s.arrivals:
 		return a.event, a.err
@@ -103,8 +103,6 @@ func (s *channelConn) Receive(ctx context.Context) (pubsub.Event, error) {
 		return pubsub.Event{}, fmt.Errorf("rueidis: %w", cmp.Or(err, rue.ErrClosing))
 	case <-s.closed:
 		return pubsub.Event{}, driver.ErrClosed
-	case <-ctx.Done():
-		return pubsub.Event{}, ctx.Err()
 	}
 }
 
