@@ -173,6 +173,31 @@ func TestClusterFindsTheNewMasterThoughCallsGiveUpEarly(t *testing.T) {
 	})
 }
 
+// However many calls fail, the nodes are not asked all the time.
+func TestClusterIsAskedTwiceASecondAtMost(t *testing.T) {
+	forgetTimers()
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(t)
+		conn := open(t, driver.Config{Mode: driver.ModeCluster, Addrs: cluster.addrs, Dial: cluster.Dial})
+		_, err := conn.Do(t.Context(), on("SET", "k", "v"))
+		require.NoError(t, err)
+		cluster.lines[cluster.addrs[0]].On(wire.Match{Name: "SET", Times: -1}, wire.Answer("-CLUSTERDOWN The cluster is down\r\n"))
+		asked := func() (n int) {
+			for _, line := range cluster.lines {
+				n += line.Count(wire.Match{Name: "CLUSTER"})
+			}
+			return n
+		}
+		before := asked()
+		for range 100 {
+			_, err := conn.Do(t.Context(), on("SET", "k", "v"))
+			require.Error(t, err)
+			time.Sleep(10 * time.Millisecond)
+		}
+		assert.Equal(t, 2, asked()-before)
+	})
+}
+
 // stacks are those of all goroutines.
 func stacks() string {
 	buf := make([]byte, 1<<20)
