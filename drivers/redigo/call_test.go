@@ -103,8 +103,10 @@ func TestDistrustIsNotTakenBack(t *testing.T) {
 
 // What stands before the keys is how many they are in scripts, and not everywhere.
 func TestWhatStandsBeforeKeysIsKept(t *testing.T) {
-	for _, args := range [][]string{{"EVALSHA", "sha", "1", "k", "v"}, {"SINTERCARD", "1", "k"}, {"OBJECT", "ENCODING", "k"}, {"X", "y", "2", "k"}, {"GET", "k"}} {
+	for _, args := range [][]string{{"EVALSHA", "sha", "1", "k", "1"}, {"SINTERCARD", "1", "k"}, {"OBJECT", "ENCODING", "k"}, {"X", "y", "2", "k"}, {"GET", "k"}} {
 		cmd := driver.Command{Args: args, FirstKey: slices.Index(args, "k"), NumKeys: 1}
-		assert.Equal(t, fmt.Sprint(args[1:]), fmt.Sprint(appendArguments(nil, cmd)))
+		appended := appendArguments(nil, cmd)
+		assert.Equal(t, fmt.Sprint(args[1:]), fmt.Sprint(appended))
+		assert.NotContains(t, appended[cmd.FirstKey:], 1, "it is the caller's")
 	}
 }

@@ -3,6 +3,8 @@ package redigo_test
 import (
 	"context"
 	"net"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,6 +156,58 @@ func TestFormerMasterIsLeftAtOnce(t *testing.T) {
 	})
 }
 
+// underWay begins a call on the former master that is not answered until the rule is released.
+func underWay(t *testing.T, c driver.Conn, former *wire.Wire) (*wire.Rule, <-chan error) {
+	held, result := former.On(wire.Match{Name: "SET"}, wire.HoldReply), make(chan error, 1)
+	go func() {
+		_, err := c.Do(t.Context(), command("SET", "k", "v"))
+		result <- err
+	}()
+	synctest.Wait()
+	return held, result
+}
+
+// A connection to another master is enough, if that takes itself for one: no Sentinel need tell.
+func TestFormerMasterIsLeftForOneThatIsDialed(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.On(wire.Match{Name: "ROLE"}, wire.Answer("*1\r\n$5\r\nslave\r\n"))
+		c, former, depose := r.formerConn()
+		_, result := underWay(t, c, former)
+		begun := time.Now()
+		depose()
+		_, err := c.Do(t.Context(), command("PING"))
+		require.ErrorContains(t, err, "not a master")
+		synctest.Wait()
+		require.Empty(t, result, "it was left for nobody")
+		require.Equal(t, 1, r.Open(), "one to a Sentinel, which is listened to")
+		do(t, c, "PING")
+		require.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(<-result))
+		assert.Zero(t, time.Since(begun))
+	})
+}
+
+// A Sentinel that cannot be asked names nobody for whom the master would be left.
+func TestMasterIsNotLeftForNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		c, former, _ := r.formerConn()
+		held, result := underWay(t, c, former)
+		var dials atomic.Int32
+		through := r.dial
+		r.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if dials.Add(1) == 2 { // by who is listened to again, and asks
+				return nil, syscall.ECONNREFUSED
+			}
+			return through(ctx, network, addr)
+		}
+		r.KillAll()
+		time.Sleep(time.Second)
+		require.Equal(t, 2, r.Count(watching))
+		require.EqualValues(t, 2, dials.Load())
+		held.Release()
+		require.NoError(t, <-result)
+	})
+}
+
 func TestIdleConnectionsToTheFormerMasterAreNotUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		c, former, depose := r.formerConn()
@@ -298,6 +352,7 @@ func TestFailoverThatNobodyMayTellOf(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.On(watching, wire.Answer("-NOPERM this user has no permissions to run the 'subscribe' command\r\n"))
 		c, former, depose := r.formerConn()
+		assert.Zero(t, r.Open(), "nothing is heard from a Sentinel")
 		depose()
 		r.switched("m")
 		do(t, c, "SET", "k", "v")
