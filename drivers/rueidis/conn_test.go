@@ -255,6 +255,26 @@ func TestBoundedWithoutDeadline(t *testing.T) {
 	}
 }
 
+// How long a silent connection is used is a matter of the timeout alone, however short.
+func TestSilentConnectionIsGivenUp(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Second, 5 * time.Second, 20 * time.Second} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *wire.Wire) {
+				cfg := wired(w)
+				cfg.Timeout = timeout
+				conn := open(t, cfg)
+				listen(t, conn)
+				w.Mute()
+				start := time.Now()
+				_, err := conn.Do(t.Context(), command("PING"))
+				assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err))
+				assert.GreaterOrEqual(t, time.Since(start), timeout)
+				assert.LessOrEqual(t, time.Since(start), timeout*14/10)
+			})
+		})
+	}
+}
+
 // Who wants no timeout may set one of ages, several of which are more than a Duration holds.
 func TestTimeoutsOfAges(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *wire.Wire) {

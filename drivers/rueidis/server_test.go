@@ -5,17 +5,21 @@ package rueidis_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	rue "github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/golocker/golocker/conformance"
+	"github.com/golocker/golocker/conformance/wire"
 	"github.com/golocker/golocker/drivers/rueidis"
 	"github.com/golocker/golocker/internal/servertest"
 	"github.com/golocker/golocker/locker/driver"
@@ -343,6 +347,40 @@ func TestSentinel(t *testing.T) {
 	topology, err = conn.(driver.Describer).Describe(t.Context())
 	require.NoError(t, err)
 	assert.NotEqual(t, before, topology.RunID)
+}
+
+// A message that is lost binds nobody to a former master.
+func TestSentinelSaysNothingOfNewMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const sentinel, former, master = "127.0.0.1:26379", "127.0.0.1:1", "127.0.0.1:2"
+		wires := map[string]*wire.Wire{}
+		for _, addr := range []string{sentinel, former, master} {
+			memory := miniredis.NewMiniRedis()
+			t.Cleanup(memory.Close)
+			w := wire.New(func(context.Context) (net.Conn, error) { return memory.Dial() })
+			t.Cleanup(func() { assert.NoError(t, w.Close()) })
+			w.On(wire.Match{Name: "ROLE", Times: -1}, wire.Answer("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"))
+			w.On(wire.Match{Name: "SENTINEL", Arg: "sentinels", Times: -1}, wire.Answer("*0\r\n"))
+			wires[addr] = w
+		}
+		names := func(port string) *wire.Rule {
+			return wires[sentinel].On(wire.Match{Name: "SENTINEL", Times: -1}, wire.Answer("*2\r\n$9\r\n127.0.0.1\r\n$1\r\n"+port+"\r\n"))
+		}
+		said := names("1")
+		conn := open(t, driver.Config{
+			Mode: driver.ModeSentinel, Network: "tcp", Addrs: []string{sentinel}, Master: "m",
+			Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return wires[addr].Dial(ctx, network, addr)
+			},
+		})
+		do(t, conn, "SET", "k", "v")
+		require.Equal(t, 1, wires[former].Count(wire.Match{Name: "SET"}))
+		said.Remove()
+		names("2")
+		time.Sleep(11 * time.Second)
+		do(t, conn, "SET", "k", "v")
+		assert.Equal(t, 1, wires[master].Count(wire.Match{Name: "SET"}))
+	})
 }
 
 func TestSentinelUnknownMaster(t *testing.T) {
