@@ -141,6 +141,17 @@ func TestPasswordThatNobodyAskedForOnABadLine(t *testing.T) {
 	})
 }
 
+// What answers so whatever it is told is not asked for ever.
+func TestPasswordThatNobodyTakes(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		const refusal = "ERR AUTH <password> called without any password configured for the default user."
+		r.On(wire.Match{Name: "AUTH", Times: -1}, wire.Answer("-"+refusal+"\r\n"))
+		_, err := r.open(driver.Config{Password: "hunter2"}).Do(t.Context(), command("PING"))
+		require.ErrorContains(t, err, refusal)
+		require.Equal(t, 2, r.Count(wire.Match{Name: "AUTH"}))
+	})
+}
+
 // A password may be a word that servers use.
 func TestRepliesStayWhatTheyAre(t *testing.T) {
 	for _, password := range []driver.Secret{"user", "select", "p"} {
