@@ -121,3 +121,29 @@ func TestClusterNodeThatIsReplacedUnderItsName(t *testing.T) {
 		}
 	}
 }
+
+// Two nodes may send a call to each other for as long as a move of its slot is undone by hand.
+func TestClusterWhoseNodesSendACallToEachOther(t *testing.T) {
+	inBubble(t, func(t *testing.T, first *wire.Wire) {
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // rueidis' timers of a Cluster have passed then
+		memory := miniredis.NewMiniRedis()
+		t.Cleanup(memory.Close)
+		second := wire.New(func(context.Context) (net.Conn, error) { return memory.Dial() })
+		t.Cleanup(func() { assert.NoError(t, second.Close()) })
+		nodes := map[string]*wire.Wire{"127.0.0.1:1": first, "127.0.0.1:2": second}
+		for _, w := range nodes {
+			w.On(wire.Match{Name: "CLUSTER", Times: -1}, slots("1", "2"))
+		}
+		conn := open(t, driver.Config{
+			Mode: driver.ModeCluster, Addrs: []string{"127.0.0.1:1"},
+			Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return nodes[addr].Dial(ctx, network, addr)
+			},
+		})
+		first.On(wire.Match{Name: "SET", Times: 50}, wire.Answer("-MOVED 0 127.0.0.1:2\r\n"))
+		second.On(wire.Match{Name: "SET", Times: 50}, wire.Answer("-MOVED 0 127.0.0.1:1\r\n"))
+		_, err := conn.Do(t.Context(), keyed(1, 1, "SET", "k", "v"))
+		assert.ErrorContains(t, err, "MOVED")
+		assert.Equal(t, 1+8, first.Count(wire.Match{Name: "SET"})+second.Count(wire.Match{Name: "SET"}))
+	})
+}

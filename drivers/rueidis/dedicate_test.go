@@ -53,6 +53,19 @@ func (e *exhausted) requireFree(t *testing.T) {
 	require.True(t, had, "the connection was not given back")
 }
 
+// A connection that breaks while it is made leaves its place to the next one.
+func TestSubscribingAgainAfterAConnectionThatBroke(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *wire.Wire) {
+		conn := connect(t, rueidis.Wrap(client(t, w, func(o *rue.ClientOption) { o.BlockingPoolSize = 1 })))
+		w.On(wire.Match{Name: "SUBSCRIBE"}, wire.CutReply)
+		sub, err := conn.(driver.Subscriber).Subscribe(t.Context())
+		require.NoError(t, err)
+		require.Error(t, sub.Add(within(t, 10*time.Second), "ch"))
+		require.NoError(t, sub.Add(within(t, 10*time.Second), "ch"))
+		require.NoError(t, sub.Close())
+	})
+}
+
 // Nothing ends rueidis' waiting for a connection. However often a subscription that cannot
 // be had is tried again, one goroutine waits, and keeps nothing when that comes too late.
 func TestSubscribingToAnExhaustedClientPilesNothingUp(t *testing.T) {

@@ -114,6 +114,12 @@ func TestOtherRefusalsDropNoConnection(t *testing.T) {
 	})
 }
 
+// slots is the answer of a Cluster's node: one of them is the master, with all slots, of the other.
+func slots(master, replica string) wire.Action {
+	node := "*3\r\n$9\r\n127.0.0.1\r\n:%s\r\n$1\r\n%[1]s\r\n"
+	return wire.Answer("*1\r\n*4\r\n:0\r\n:16383\r\n" + fmt.Sprintf(node, master) + fmt.Sprintf(node, replica))
+}
+
 // A replica executes a script, until that writes, on a connection that may read there: rueidis has such a connection where
 // it reads from replicas, and keeps it where the replica becomes the master, and a replica again. What is
 // refused there is not sent to the master, and rueidis learns nothing of that.
@@ -137,10 +143,6 @@ func TestReadonlyInAClusterHasTheMasterFound(t *testing.T) {
 				t.Cleanup(memory.Close)
 				master := wire.New(func(context.Context) (net.Conn, error) { return memory.Dial() })
 				t.Cleanup(func() { assert.NoError(t, master.Close()) })
-				slots := func(first, second string) wire.Action {
-					node := "*3\r\n$9\r\n127.0.0.1\r\n:%s\r\n$1\r\n%[1]s\r\n"
-					return wire.Answer("*1\r\n*4\r\n:0\r\n:16383\r\n" + fmt.Sprintf(node, first) + fmt.Sprintf(node, second))
-				}
 				said := former.On(wire.Match{Name: "CLUSTER", Times: -1}, slots("1", "2"))
 				c := client(t, former, func(o *rue.ClientOption) {
 					o.ForceSingleClient, o.AlwaysRESP2 = false, true // so that it asks for CLUSTER SLOTS
