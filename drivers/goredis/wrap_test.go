@@ -206,16 +206,20 @@ func TestWrapWrongPassword(t *testing.T) {
 
 // A client without timeouts gets the driver's.
 func TestWrapWithoutTimeouts(t *testing.T) {
-	for name, off := range map[string]time.Duration{"none": -1, "no deadlines": -2} {
+	for name, opt := range map[string]redis.Options{
+		"none":          {ReadTimeout: -1, WriteTimeout: -1},
+		"no deadlines":  {ReadTimeout: -2, WriteTimeout: -2},
+		"only to read":  {WriteTimeout: -1, ReadTimeout: time.Minute},
+		"only to write": {ReadTimeout: -1, WriteTimeout: time.Minute},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory := miniredis.NewMiniRedis()
 				defer memory.Close()
 				w := wire.New(func(context.Context) (net.Conn, error) { return memory.Dial() })
 				defer w.Close()
-				client := redis.NewClient(&redis.Options{
-					Addr: "127.0.0.1:6379", Dialer: w.Dial, ReadTimeout: off, WriteTimeout: off,
-				})
+				opt.Addr, opt.Dialer = "127.0.0.1:6379", w.Dial
+				client := redis.NewClient(&opt)
 				defer client.Close()
 				conn := wrap(t, client)
 				_, err := conn.Do(t.Context(), on("SET", "k", "v"))
