@@ -53,8 +53,8 @@ func TestWrapRefuses(t *testing.T) {
 		"ReadOnly":        cluster(redis.ClusterOptions{ReadOnly: true}),
 		"RouteByLatency":  cluster(redis.ClusterOptions{RouteByLatency: true}),
 		"RouteRandomly":   cluster(redis.ClusterOptions{RouteRandomly: true}),
-		"no ReadTimeout":  cluster(redis.ClusterOptions{ReadTimeout: -1}),
-		"no WriteTimeout": cluster(redis.ClusterOptions{WriteTimeout: -2}),
+		"no ReadTimeout":  cluster(redis.ClusterOptions{ReadTimeout: -1, WriteTimeout: time.Second}),
+		"no WriteTimeout": cluster(redis.ClusterOptions{ReadTimeout: time.Second, WriteTimeout: -2}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer client.Close()
