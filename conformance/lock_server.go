@@ -27,7 +27,7 @@ var lockServerCases = []testCase{
 	}),
 	lockCase("Server/NoPerm/Subscribe", needs{realServer: true, subscriber: true}, func(k *lockKit) {
 		// A user that must not subscribe: it polls.
-		as := k.user("on", "~*", "+@all", "-subscribe", "-psubscribe", "-ssubscribe", "resetchannels")
+		as := k.user("on", "~*", "+@all", "-@pubsub")
 		c := k.clientOn(k.connector(as))
 		name := k.key("lock")
 		held := k.take(k.client().Mutex(name, locker.TTL(k.times.long)))
