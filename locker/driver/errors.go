@@ -135,9 +135,9 @@ func NewServerError(reply string) *ServerError {
 // inScript finds the code of what a script has met, behind the last place in the script.
 var inScript = regexp.MustCompile(`^(?:ERR Error running script .*)?@user_script: ?\d+: (?:-?([A-Z][A-Z0-9]+) )?`)
 
-// downInScript finds what a node of a Cluster that is down says to a command of a script;
-// Valkey 9.1 has the words there that are for a module's commands elsewhere.
-var downInScript = regexp.MustCompile(`^(?:ERR |(?:ERR Error running script .*)?@user_script: ?\d+: )(?:Script attempted to|Can not) execute a (?:write )?command (?:'[^']*' )?while the cluster is down`)
+// downInScript finds what a node of a Cluster that is down says to a command of a script.
+// Before Redis 7.0 the script is a Lua one; Valkey 9.1 has the words that are for a module's commands elsewhere.
+var downInScript = regexp.MustCompile(`^(?:ERR |(?:ERR Error running script .*)?@user_script: ?\d+: )(?:(?:Lua s|S)cript attempted to|Can not) execute a (?:write )?command (?:'[^']*' )?while the cluster is down`)
 
 // Error returns the whole reply.
 func (e *ServerError) Error() string { return e.Message }

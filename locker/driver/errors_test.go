@@ -94,6 +94,8 @@ func TestNewServerErrorTellsTheCodeOfWhatAScriptHasMet(t *testing.T) {
 		"@user_script: 7: Unknown Redis command called from Lua script":                                       "ERR",
 		"@user_script: 7: Script attempted to execute a write command while the cluster is down and readonly": "CLUSTERDOWN",
 		"@user_script: 7: Script attempted to execute a command while the cluster is down":                    "CLUSTERDOWN",
+		"@user_script: 7: Lua script attempted to execute a write command while the cluster is down":          "CLUSTERDOWN",
+		"@user_script: 7: Lua script attempted to execute a command while the cluster is down":                "CLUSTERDOWN",
 		"user_script:1: @user_script: 7: -OOM command not allowed when used memory > 'maxmemory'.":            "",
 		"WRONGTYPE Operation against a key holding the wrong kind of value":                                   "WRONGTYPE",
 		"GL1FOREIGN fencing token": "GL1FOREIGN",
