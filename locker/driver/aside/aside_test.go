@@ -54,6 +54,37 @@ func TestCallPrefersAKnownOutcome(t *testing.T) {
 	cancel()
 }
 
+// atOnce is a context that has ended by the time that it is asked, when all else has come to rest.
+type atOnce struct{ context.Context }
+
+func (c atOnce) Done() <-chan struct{} {
+	synctest.Wait()
+	return c.Context.Done()
+}
+
+func TestCallPrefersAnOutcomeThatComesTogetherWithTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 { // which of the two is seen first is by chance
+			v, err := aside.Call(atOnce{ctx}, nil, func() int { return 7 }, func(int) { t.Error("discarded") })
+			assert.NoError(t, err)
+			assert.Equal(t, 7, v)
+		}
+	})
+}
+
+func TestCallWithoutDiscardGoesOnAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := aside.Call(ctx, nil, func() int { time.Sleep(time.Hour); return 7 }, nil)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+	})
+}
+
 func TestOpenReturnsWhatIsOpened(t *testing.T) {
 	for _, want := range []error{nil, io.EOF} {
 		v, err := aside.Open(t.Context(), nil, func() (int, error) { return 7, want }, func(int) { assert.Fail(t, "closed") })

@@ -2,6 +2,7 @@ package aside_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -90,6 +91,38 @@ func TestCrewPrefersAKnownOutcome(t *testing.T) {
 		if crew.Call(ctx, nil, task) != nil {
 			<-task.done
 		}
+	})
+}
+
+func TestCrewPrefersAnOutcomeThatComesTogetherWithTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var crew aside.Crew
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 { // which of the two is seen first is by chance
+			task := newTask(0)
+			assert.NoError(t, crew.Call(atOnce{ctx}, nil, task))
+			assert.Len(t, task.done, 1)
+		}
+		crew.Close() // the bubble ends only if all goroutines do
+	})
+}
+
+func TestCrewKeepsAFewGoroutinesOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var crew aside.Crew
+		defer crew.Close()
+		before := runtime.NumGoroutine()
+		var tasks []*task
+		for range 100 {
+			tasks = append(tasks, newTask(time.Second))
+			crew.Go(tasks[len(tasks)-1])
+		}
+		for _, task := range tasks {
+			<-task.done
+		}
+		synctest.Wait()
+		assert.LessOrEqual(t, runtime.NumGoroutine()-before, 8)
 	})
 }
 

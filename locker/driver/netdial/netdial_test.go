@@ -10,6 +10,8 @@ import (
 	"log"
 	"net"
 	"net/http/httptest"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +41,133 @@ func TestCloseEndsConnectionsAndDials(t *testing.T) {
 		_, err = d.Dial(t.Context(), "tcp", "a:1")
 		assert.ErrorIs(t, err, driver.ErrClosed)
 	})
+}
+
+func TestNothingIsDialedThatNobodyWants(t *testing.T) {
+	d := netdial.New(driver.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+		t.Error("dialed")
+		return nil, io.EOF
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	synctest.Test(t, func(t *testing.T) {
+		_, err := d.Dial(ctx, "tcp", "a:1")
+		assert.ErrorIs(t, err, context.Canceled)
+	})
+	d.Close()
+	synctest.Test(t, func(t *testing.T) {
+		_, err := d.Dial(t.Context(), "tcp", "a:1")
+		assert.ErrorIs(t, err, driver.ErrClosed)
+	})
+}
+
+func TestCloseEndsADialThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := netdial.New(driver.Config{DialTimeout: time.Minute, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		begun := time.Now()
+		time.AfterFunc(time.Second, d.Close)
+		_, err := d.Dial(t.Context(), "tcp", "a:1")
+		assert.ErrorIs(t, err, driver.ErrClosed)
+		assert.Equal(t, time.Second, time.Since(begun))
+	})
+}
+
+func TestConnectionThatNobodyWantsAnyMoreIsClosed(t *testing.T) {
+	for _, late := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			for range 50 { // with late 0 the end and the connection come together
+				ctx, cancel := context.WithCancel(t.Context())
+				near, far := net.Pipe()
+				d := netdial.New(driver.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+					cancel()
+					time.Sleep(late)
+					return near, nil
+				}})
+				_, err := d.Dial(ctx, "tcp", "a:1")
+				assert.ErrorIs(t, err, context.Canceled)
+				_ = far.SetReadDeadline(time.Now().Add(2 * time.Hour))
+				_, err = far.Read(make([]byte, 1))
+				assert.Equal(t, io.EOF, err)
+				d.Close()
+			}
+		})
+	}
+}
+
+func TestConnectionWithoutAHandshakeIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		d := netdial.New(driver.Config{TLS: &tls.Config{}, Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil }})
+		defer d.Close()
+		go func() {
+			_, _ = far.Read(make([]byte, 1<<12))
+			_, _ = far.Write([]byte("-ERR unknown command\r\n"))
+		}()
+		_, err := d.Dial(t.Context(), "tcp", "a:1")
+		assert.ErrorContains(t, err, "TLS")
+		_ = far.SetReadDeadline(time.Now().Add(time.Hour))
+		_, err = io.Copy(io.Discard, far)
+		assert.NoError(t, err)
+	})
+}
+
+type countsCloses struct {
+	net.Conn
+	closes atomic.Int32
+}
+
+func (c *countsCloses) Close() error {
+	c.closes.Add(1)
+	return c.Conn.Close()
+}
+
+func TestDialerForgetsAConnectionThatIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, _ := net.Pipe()
+		raw := &countsCloses{Conn: near}
+		d := netdial.New(driver.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return raw, nil }})
+		conn, err := d.Dial(t.Context(), "tcp", "a:1")
+		require.NoError(t, err)
+		assert.NoError(t, conn.Close())
+		d.Close()
+		synctest.Wait()
+		assert.EqualValues(t, 1, raw.closes.Load())
+	})
+}
+
+func TestConnectionShowsItsDescriptorIfItHasOne(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	d := netdial.New(driver.Config{})
+	defer d.Close()
+	conn, err := d.Dial(t.Context(), "tcp", listener.Addr().String())
+	require.NoError(t, err)
+	assert.Implements(t, (*syscall.Conn)(nil), conn)
+
+	d = netdial.New(driver.Config{Dial: pipe})
+	defer d.Close()
+	conn, err = d.Dial(t.Context(), "tcp", "a:1")
+	require.NoError(t, err)
+	assert.NotImplements(t, (*syscall.Conn)(nil), conn)
+}
+
+func TestServerNameOfTheConfigIsTheOneThatIsVerified(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS() // with a certificate for example.com, among others
+	defer server.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	for name, trusted := range map[string]bool{"example.com": true, "other.test": false} {
+		d := netdial.New(driver.Config{TLS: &tls.Config{RootCAs: roots, ServerName: name}})
+		defer d.Close()
+		_, err := d.Dial(t.Context(), "tcp", server.Listener.Addr().String()) // which the certificate is for, too
+		assert.Equal(t, trusted, err == nil, "%s: %v", name, err)
+	}
 }
 
 func TestDialIsPromptThoughTheDialFunctionIsNot(t *testing.T) {
@@ -126,7 +255,7 @@ func TestRedact(t *testing.T) {
 	d := netdial.New(driver.Config{Password: "hunter2", SentinelPassword: "tr0ub4dor"})
 	err := d.Redact(errors.New(`cannot read "hunter2" or "tr0ub4dor"`))
 	assert.EqualError(t, err, `cannot read "REDACTED" or "REDACTED"`)
-	assert.Equal(t, io.EOF, d.Redact(io.EOF))
+	assert.Same(t, io.EOF, d.Redact(io.EOF), "there is nothing to hide")
 	assert.NoError(t, d.Redact(nil))
 	assert.Equal(t, io.EOF, (*netdial.Dialer)(nil).Redact(io.EOF))
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d"} {
