@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -216,6 +217,7 @@ func TestFailureOfNodesThatCannotIsUnknownWhereOneMayHaveDoneIt(t *testing.T) {
 			said := b.count(func(v vote) bool { return driver.OutcomeOf(v.Err) == driver.OutcomeReplied })
 			unsent := b.count(func(v vote) bool { return driver.OutcomeOf(v.Err) == driver.OutcomeNotSent })
 			certain := said > 0 && said+unsent == n
+			assert.NotContains(t, b.failure().Error(), "%!", name)
 			assert.Equal(t, certain, driver.OutcomeOf(b.failure()) == driver.OutcomeReplied, name)
 		}
 	}
@@ -278,7 +280,7 @@ func TestGrantedNamesWhomMostName(t *testing.T) {
 	by := func(id string) namedVote {
 		return in(id, nil, &LockedError{Name: "k", Holder: Holder{Label: id}, by: id})
 	}
-	for name, b := range ballots(5, []namedVote{by("a"), by("b"), by("c")}) {
+	for name, b := range ballots(5, []namedVote{by("a"), by("b"), by("c"), by("")}) {
 		err, _ := b.granted(true)
 		locked, ok := errors.AsType[*LockedError](err)
 		require.True(t, ok, name)
@@ -286,10 +288,26 @@ func TestGrantedNamesWhomMostName(t *testing.T) {
 		for _, v := range b {
 			named[v.Err.(*LockedError).by]++
 		}
+		if len(named) > 1 {
+			delete(named, "") // who names nobody, as SET does not
+		}
 		for id, n := range named {
 			assert.LessOrEqual(t, n, named[locked.by], "%s: %s", name, id)
 		}
 		assert.Equal(t, locked.by, locked.Holder.Label, name)
+	}
+}
+
+// The nodes that are passed over are asked only where it depends on them: they may hang.
+func TestHingesOnSuspects(t *testing.T) {
+	locked, suspect := in("locked", nil, &LockedError{Name: "k"}), in("suspect", nil, driver.NotSent(errSuspect))
+	for _, n := range []int{3, 5} {
+		for name, b := range ballots(n, []namedVote{voteYes, locked, suspect, voteUnknown}) {
+			yes, passed := b.count(func(v vote) bool { return v.Err == nil }), b.count(func(v vote) bool { return errors.Is(v.Err, errSuspect) })
+			if yes < majority(n) {
+				assert.Equal(t, yes+passed >= majority(n), b.hinges(), name)
+			}
+		}
 	}
 }
 
@@ -311,6 +329,54 @@ func TestTokensAgreed(t *testing.T) {
 		got, ok := test.tokens.agreed(test.need)
 		assert.Equal(t, test.want, got, "%v", test.tokens)
 		assert.Equal(t, test.ok, ok, "%v", test.tokens)
+	}
+}
+
+// Nodes that answer in no form that is known have said nothing, and have done nothing of what they were asked.
+func TestKnownVerdictOfAnswersOfAnotherForm(t *testing.T) {
+	for name, verdict := range map[string]verdict{"inspect": inspectVerdict, "break": breakVerdict} {
+		for _, odd := range []driver.Value{nil, "OK", int64(7), []any{}, []any{int64(-5)}, []any{int64(-5), int64(9)}, []any{int64(1)}} {
+			b := make(ballot, 3)
+			for i := range b {
+				b[i] = vote{in: true, Result: driver.Result{Value: odd}}
+			}
+			before := slices.Clone(b)
+			_, err, ok := verdict(b)
+			assert.True(t, ok)
+			assert.ErrorIs(t, err, ErrUnavailable, "%s: %v", name, odd)
+			assert.False(t, mostDone(err), "%s: %v", name, odd)
+			assert.Equal(t, before, b, "to read a ballot does not change it")
+		}
+	}
+}
+
+// So long as is told it takes until enough of the nodes have forgotten nothing, if no lease is longer.
+func TestInspectVerdictTellsForHowLongALeaseMayBeForgotten(t *testing.T) {
+	free := []any{"none", nil, int64(-2), "0", int64(0)}
+	young := func(ms int64) namedVote { return in("young", []any{int64(-5), ms, free}, nil) }
+	old := in("old", free, nil)
+	for _, test := range []struct {
+		votes []namedVote
+		left  time.Duration
+	}{
+		{[]namedVote{young(3000), young(1000), young(2000)}, 2 * time.Second},
+		{[]namedVote{young(3000), old, young(2000)}, 2 * time.Second},
+		{[]namedVote{young(3000), old, voteUnknown}, 3 * time.Second},
+		{[]namedVote{young(5000), young(4000), young(1000), old, young(2000)}, 2 * time.Second},
+	} {
+		var b ballot
+		for _, v := range test.votes {
+			b = append(b, v.vote)
+		}
+		_, err, ok := inspectVerdict(b)
+		require.True(t, ok)
+		forgotten, is := errors.AsType[errForgotten](err)
+		require.True(t, is, "%v", err)
+		assert.Equal(t, test.left, forgotten.left)
+		for i, v := range err.(*QuorumError).Votes {
+			_, young := errors.AsType[errNew](v.Err)
+			assert.Equal(t, test.votes[i].name == "young", young, "%v", v)
+		}
 	}
 }
 
