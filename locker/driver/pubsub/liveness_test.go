@@ -35,6 +35,50 @@ func TestMessagesMakePingsNeedless(t *testing.T) {
 	})
 }
 
+// A PING is due so long after the last message, not after the last look at the clock.
+func TestPingIsDueAfterTheLastMessage(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		require.NoError(t, sub.Add(t.Context(), "a"))
+		time.Sleep(pubsub.PingAfter / 4)
+		srv.publish("a", "1")
+		synctest.Wait()
+		time.Sleep(pubsub.PingAfter)
+		synctest.Wait()
+		assert.Equal(t, 1, srv.count("PING"))
+	})
+}
+
+// A connection that has lived for long is watched as one that is new.
+func TestBlackHoleAfterALongLife(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		require.NoError(t, sub.Add(t.Context(), "a"))
+		time.Sleep(12*pubsub.PingAfter - time.Nanosecond) // the worst moment
+		began := time.Now()
+		srv.set(func() { srv.silent = true })
+		time.Sleep(pubsub.DeadAfter - pubsub.PingAfter)
+		srv.set(func() { srv.silent = false })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := sub.Receive(ctx)
+		assert.ErrorIs(t, err, driver.ErrGap)
+		assert.LessOrEqual(t, time.Since(began), 15*time.Second)
+	})
+}
+
+// A Pong that nobody waits for answers no other request.
+func TestPongThatIsNotDue(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		require.NoError(t, sub.Add(t.Context(), "a"))
+		srv.set(func() { srv.silent = true })
+		added := start(func() error { return sub.Add(t.Context(), "b") })
+		synctest.Wait()
+		srv.push(pubsub.Event{Kind: pubsub.Pong})
+		srv.push(pubsub.Event{Kind: pubsub.Subscribed, Channel: "b"})
+		require.NoError(t, <-added)
+		assert.Equal(t, 1, srv.dialCount())
+	})
+}
+
 // A server whose ACL forbids PING answers it, which is all that is asked.
 func TestRefusedPingIsLife(t *testing.T) {
 	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {

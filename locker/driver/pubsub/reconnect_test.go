@@ -1,7 +1,10 @@
 package pubsub_test
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +30,56 @@ func TestReconnectGivesOneGapInOrder(t *testing.T) {
 		requireGap(t, sub)
 		requireMessage(t, sub, "b", "after")
 		requireNothing(t, sub)
+	})
+}
+
+// Once a gap has been reported there is no need for a connection by it.
+func TestNoConnectionWithoutChannelsAfterAGap(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		require.NoError(t, sub.Add(t.Context(), "a"))
+		srv.cut()
+		requireGap(t, sub)
+		require.NoError(t, sub.Remove(t.Context(), "a"))
+		dials := srv.dialCount()
+		srv.cut()
+		time.Sleep(time.Minute)
+		assert.Equal(t, dials, srv.dialCount())
+		requireNothing(t, sub)
+	})
+}
+
+// lingering is a connection whose Receive takes a while to return once it is closed.
+type lingering struct {
+	pubsub.Conn
+	reading *atomic.Int32
+}
+
+func (l lingering) Receive(ctx context.Context) (pubsub.Event, error) {
+	l.reading.Add(1)
+	defer l.reading.Add(-1)
+	event, err := l.Conn.Receive(ctx)
+	if err != nil {
+		time.Sleep(5 * time.Second)
+	}
+	return event, err
+}
+
+func TestNoConnectionWhileTheOneBeforeIsInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, reading := &server{}, new(atomic.Int32)
+		sub := pubsub.New(func(ctx context.Context) (pubsub.Conn, error) {
+			assert.Zero(t, reading.Load())
+			c, err := srv.dial(ctx)
+			return lingering{c, reading}, err
+		})
+		defer sub.Close()
+		require.NoError(t, sub.Add(t.Context(), "a"))
+		srv.set(func() { srv.sendErr = io.ErrClosedPipe }) // the writer sees it first
+		added := start(func() error { return sub.Add(t.Context(), "b") })
+		synctest.Wait()
+		srv.set(func() { srv.sendErr = nil })
+		require.NoError(t, <-added)
+		requireGap(t, sub)
 	})
 }
 
