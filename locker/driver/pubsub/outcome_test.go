@@ -179,3 +179,59 @@ func TestOutcomeIsTheRequestsOwn(t *testing.T) {
 		})
 	}
 }
+
+func TestNothingIsAskedForUnderAContextThatHasEnded(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, do := range []func(context.Context, ...string) error{sub.Add, sub.Remove} {
+			err := do(ctx, "a")
+			assert.ErrorIs(t, err, context.Canceled)
+			assert.Equal(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+		}
+		synctest.Wait()
+		assert.Zero(t, srv.dialCount())
+	})
+}
+
+// answeredAtTheEnd is a context that ends when all else has come to rest, at the moment that its end is waited for.
+type answeredAtTheEnd struct {
+	context.Context
+	end context.CancelFunc
+}
+
+func (c answeredAtTheEnd) Done() <-chan struct{} {
+	synctest.Wait()
+	c.end()
+	return c.Context.Done()
+}
+
+func TestAcknowledgementThatComesTogetherWithTheEndCounts(t *testing.T) {
+	for range 20 { // which of the two is seen first is by chance
+		run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+			ctx, end := context.WithCancel(t.Context())
+			assert.NoError(t, sub.Add(answeredAtTheEnd{ctx, end}, "a"))
+			assert.Equal(t, 1, srv.subscribers("a"))
+		})
+	}
+}
+
+// A Remove whose connection is lost has nothing to wait for any more.
+func TestRemoveReturnsWhenItsConnectionIsLost(t *testing.T) {
+	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+		require.NoError(t, sub.Add(t.Context(), "a"))
+		srv.set(func() { srv.silent, srv.dialErr = true, errRefused })
+		removed := start(func() error { return sub.Remove(t.Context(), "a") })
+		synctest.Wait()
+		srv.cut()
+		synctest.Wait()
+		select {
+		case err := <-removed:
+			assert.NoError(t, err)
+		default:
+			assert.Fail(t, "it waits")
+			srv.set(func() { srv.silent, srv.dialErr = false, nil })
+			<-removed
+		}
+	})
+}
