@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -663,4 +664,19 @@ func TestQuorumRestKnowsWhatWasAnsweredSinceTheDecision(t *testing.T) {
 		require.NotNil(t, left.again)
 		assert.Equal(t, only(2), left.again.nodes)
 	})
+}
+
+// A node is asked again only where it has nothing of the lock for certain, and may do what it is asked.
+func TestFailsNow(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{driver.NotSent(errors.New("no route")), true},
+		{driver.NewServerError("LOADING Redis is loading the dataset in memory"), true},
+		{driver.NewServerError("NOPERM this user has no permissions to run the 'evalsha' command"), false},
+		{errors.New("timeout"), false},
+	} {
+		assert.Equal(t, test.want, failsNow(driver.Result{Err: test.err}), "%v", test.err)
+	}
 }

@@ -189,6 +189,29 @@ func TestQuorumTryLockAfterLateReplies(t *testing.T) {
 	})
 }
 
+// A node that knows a larger token by the second step, of an acquisition that was given up, has them agree on that.
+func TestQuorumAgreesOnALargerTokenThatANodeKnowsByNow(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		fence := newKeys("k").fence
+		for i, f := range nodes {
+			require.NoError(t, f.Set(fence, "800000000000000"+string(rune('1'+i))))
+			var once sync.Once
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					if mutexFamily.fence.runs(cmd) {
+						once.Do(func() { assert.NoError(t, f.Set(fence, "8000000000000100")) })
+					}
+					return nil
+				}
+			})
+		}
+		lease := must(t, nodes.client(t, QuorumConfig{}).Mutex("k", Fenced()))
+		assert.EqualValues(t, Token(8000000000000100), lease.Token())
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
 // A round whose second step could not be sent is given up like any other.
 func TestQuorumEndsARoundWhoseSecondStepWasNotSent(t *testing.T) {
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {

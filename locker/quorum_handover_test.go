@@ -238,6 +238,24 @@ func TestQuorumReaderThatTakesALeaseUpHasNoToken(t *testing.T) {
 
 // The nodes draw different tokens for who takes a lease up. What it has is known to most of them, so that whoever has the
 // lock next has a larger one, also where the node that drew it is down.
+// Whoever takes a lease up is its owner, and takes the lock again by it.
+func TestQuorumOwnerOfALeaseThatIsTakenUpReenters(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		lease := must(t, nodes.client(t, QuorumConfig{}).Mutex("k", Reentrant()))
+		everywhere()
+		id, err := lease.Detach(t.Context(), DefaultTTL)
+		require.NoError(t, err)
+		m := nodes.client(t, QuorumConfig{}).Mutex("k", Reentrant())
+		taken, err := m.Attach(t.Context(), id)
+		require.NoError(t, err)
+		again, err := m.TryLock(taken.Context())
+		require.NoError(t, err)
+		require.NoError(t, again.Unlock(t.Context()))
+		require.NoError(t, taken.Unlock(t.Context()))
+	})
+}
+
 func TestQuorumNodesAgreeOnTheTokenOfWhoTakesALeaseUp(t *testing.T) {
 	for kind, opts := range map[string][]Option{"mutex": {Fenced()}, "writer": {ForWriting(), Fenced()}} {
 		t.Run(kind, func(t *testing.T) {
