@@ -158,6 +158,15 @@ func TestHeldVerdictWhereNodesHaveNoVote(t *testing.T) {
 			not := taken + b.count(says(0))
 			v, _, _ := heldVerdict(b)
 			assert.Equal(t, yes > 0 && yes+clear >= majority(n), saysHeld(b) == "yes", "%s: with those a majority is free", name)
+			for _, answer := range []int64{1, 0, -1} { // they were asked, since another call of the batch concerns them
+				asked := slices.Clone(b)
+				for i, v := range asked {
+					if v.clear {
+						asked[i].Result = driver.Result{Value: answer}
+					}
+				}
+				assert.Equal(t, saysHeld(b), saysHeld(asked), "%s: %d of those that have no vote", name, answer)
+			}
 			switch saysHeld(b) {
 			case "lost":
 				assert.Positive(t, not, name)

@@ -161,3 +161,17 @@ func TestQuorumReachesANodeThatIsBackAtOnce(t *testing.T) {
 		assert.ErrorIs(t, err, driver.ErrClosed, "what nobody needs is closed")
 	})
 }
+
+// Two requests may find out at the same time which server a node is: it is not taken for its own double.
+func TestQuorumNodeIsNotItsOwnDouble(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		n := nodes.client(t, QuorumConfig{}).quorum.nodes[0]
+		conn, err := n.dial(t.Context())
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, n.identify(t.Context(), conn.Conn))
+			require.True(t, n.known.Swap(false))
+		}
+		assert.False(t, n.barred.Load())
+	})
+}

@@ -452,3 +452,38 @@ func TestQuorumWaitsForTheAnswersToAllThatItAsksAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// What a node has answered stays its answer when the time of the others is up, and nothing is shown, or asked, after
+// the end: who has asked reads the ballot then.
+func TestRoundEnds(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		yes, tooLate := []driver.Result{{Value: int64(1)}}, errors.New("too late")
+		for _, test := range []struct {
+			end     error
+			decides bool
+			shown   int
+		}{{tooLate, false, 3}, {nil, false, 1}, {tooLate, true, 1}} {
+			c := nodes.client(t, QuorumConfig{})
+			ballot, shown := make(ballot, 3), 0
+			r := newRound(c.quorum, question{calls: []call{native("GET", "k")}}, func(node int, answers []driver.Result) bool {
+				assert.False(t, ballot[node].in, "node %d is shown twice", node)
+				ballot[node] = vote{in: true, Result: answers[0]}
+				shown++
+				return test.decides
+			})
+			r.mu.Lock()
+			r.begun, r.asked = 1, only(0)|only(1) // but for the requests
+			r.mu.Unlock()
+			r.hear(0, yes)
+			r.end(test.end)
+			assert.Len(t, r.done, 1)
+			r.hear(1, yes)
+			r.askRest()
+			r.end(tooLate)
+			assert.Equal(t, test.shown, shown)
+			assert.NoError(t, ballot[0].Err)
+			assert.False(t, r.asked.has(2))
+			assert.Len(t, r.done, 1)
+		}
+	})
+}
