@@ -510,3 +510,16 @@ func BenchmarkSuspendedRecent(b *testing.B) {
 		suspended.recent(time.Now())
 	}
 }
+
+// A lease that was lost in a suspension, before anybody has noticed, is not taken for one that its holder has
+// given up in time.
+func TestUnlockTellsOfALeaseThatWasLostInASuspension(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		machine := newLaptop(t, f)
+		lease := must(t, f.client(t).Mutex("k", TTL(time.Minute)))
+		machine.suspend(2 * time.Minute)
+		assert.ErrorIs(t, lease.Unlock(t.Context()), ErrAbsent)
+		assert.ErrorIs(t, context.Cause(lease.Context()), ErrLost)
+		assert.ErrorIs(t, lease.Err(), ErrLost)
+	})
+}
