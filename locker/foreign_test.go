@@ -1,8 +1,10 @@
 package locker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"testing"
 	"time"
@@ -250,5 +252,40 @@ func TestWhatExpiresInCenturiesIsNotAboutToExpire(t *testing.T) {
 		h, ok = parseHold(fmt.Sprintf("r|%d|1000|0|o|l|m", -ms), 1)
 		require.True(t, ok)
 		assert.LessOrEqual(t, h.Remaining, time.Duration(0), "%d ms", -ms)
+	}
+}
+
+// Something else stands where the lock was, of whatever type. Whoever held it is told that it is somebody
+// else's, by each request about the lease, and what stands there is left as it is.
+func TestALeaseWhoseKeyHoldsSomethingElseIsTaken(t *testing.T) {
+	values := map[string]func(t *testing.T, f *fakeDeployment){
+		"string": func(t *testing.T, f *fakeDeployment) { f.do(t, "SET", "k", "foreign") },
+		"list":   func(t *testing.T, f *fakeDeployment) { f.do(t, "RPUSH", "k", "foreign") },
+		"hash":   func(t *testing.T, f *fakeDeployment) { f.do(t, "HSET", "k", "foreign", "1") },
+		"mutex":  func(t *testing.T, f *fakeDeployment) { f.do(t, "SET", "k", "gl1|m|"+newID()+"|0|9999|other|") },
+	}
+	kinds := maps.Clone(exclusive)
+	kinds["reader"] = []Option{ForReading()}
+	for kind, opts := range kinds {
+		for value, put := range values {
+			t.Run(kind+" "+value, func(t *testing.T) {
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					replaced := func(opts ...Option) *Lease {
+						f.FlushAll()
+						lease := must(t, f.client(t).Mutex("k", opts...))
+						f.FlushAll()
+						put(t, f)
+						return lease
+					}
+					renewed := replaced(opts...)
+					<-renewed.Context().Done()
+					assert.ErrorIs(t, context.Cause(renewed.Context()), ErrTaken)
+					assert.ErrorIs(t, replaced(opts...).Extend(t.Context(), time.Minute), ErrTaken)
+					assert.ErrorIs(t, replaced(opts...).Unlock(t.Context()), ErrTaken)
+					assert.True(t, f.Exists("k"))
+					assert.Zero(t, f.TTL("k"), "nobody may touch it")
+				})
+			})
+		}
 	}
 }

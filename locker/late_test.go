@@ -427,6 +427,35 @@ func TestLockWhoseAnswerComesWhenItsLeaseIsOverIsAskedForAgain(t *testing.T) {
 	})
 }
 
+// Where that cannot be done, what the server has given for so long is given up.
+func TestLockWhoseAnswerComesWhenItsLeaseIsOverIsGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k", TTL(10*time.Second))
+		requests := 0
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error {
+				if requests++; requests > 1 {
+					return driver.NotSent(errors.New("no route"))
+				}
+				return nil
+			}
+			f.after = func(context.Context, driver.Command) error {
+				time.Sleep(9 * time.Second)
+				f.SetTTL("k", 10*time.Second) // as if it were executed only now
+				time.Sleep(2 * time.Second)
+				return nil
+			}
+		})
+		_, err := m.TryLock(t.Context())
+		assert.ErrorIs(t, err, ErrUnavailable)
+		assert.Equal(t, driver.OutcomeUnknown, driver.OutcomeOf(err), "%v", err)
+		require.True(t, f.Exists("k"))
+		f.heal()
+		time.Sleep(3 * time.Second)
+		assert.False(t, f.Exists("k"))
+	})
+}
+
 // Nor may one that arrives after an outage, in which the server could not be told that the id is over
 // before everything taken under it had lapsed.
 func TestLateRequestAfterAnOutage(t *testing.T) {

@@ -296,3 +296,19 @@ func TestPermissionErrorTellsThatRedis60HasNoRulesForChannels(t *testing.T) {
 		assert.Equal(t, told, strings.Contains(err.Error(), "before Redis 6.2 without the rule that begins with &"), err)
 	}
 }
+
+// A release that must not look who waits does not pass for one after which nobody does.
+func TestUnlockThatMayNotLookWhoWaitsSaysSo(t *testing.T) {
+	f := &fakeDeployment{dial: startRedis(t)}
+	conn, err := f.Connect(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	line := commandLine{t, conn}
+	for kind, opts := range exclusive {
+		lease := must(t, f.client(t).Mutex(kind, opts...))
+		_, err = come(t, f.client(t).Mutex(kind, opts...), newID())
+		require.ErrorIs(t, err, ErrLocked)
+		line.without("zrange", func() { err = lease.Unlock(within(t, time.Second)) })
+		assert.ErrorIs(t, err, ErrPermission, kind)
+	}
+}
