@@ -86,23 +86,3 @@ func TestUnlockWithAWaiterBesideForeignKeysFreesTheLock(t *testing.T) {
 		}
 	}
 }
-
-// Nor is it kept because its holder has stood in the queue itself.
-func TestUnlockOfWhoHasWaitedBesideAForeignQueueFreesTheLock(t *testing.T) {
-	for kind, opts := range exclusive {
-		t.Run(kind, func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *fakeDeployment) {
-				before := must(t, f.client(t).Mutex("k", opts...))
-				waiter := background(t, f.client(t).Mutex("k", opts...))
-				require.NoError(t, before.Unlock(t.Context()))
-				lease := <-waiter
-				require.NotNil(t, lease)
-				k := newKeys("k")
-				f.Del(k.queue)
-				require.NoError(t, f.Set(k.queue, "foreign"))
-				assert.NoError(t, lease.Unlock(t.Context()))
-				assert.False(t, f.Exists("k"))
-			})
-		})
-	}
-}
