@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -267,4 +268,28 @@ func TestReleaseGoesOnForAsLongAsAnExtendHasLengthened(t *testing.T) {
 		time.Sleep(2 * cleanupPause)
 		assert.False(t, f.Exists("k"))
 	})
+}
+
+// Of a lease that the server does not have any more, Extend tells whether others have the lock by now.
+func TestExtendTellsWhetherOthersHaveTheLock(t *testing.T) {
+	kinds := maps.Clone(exclusive)
+	kinds["reader"] = []Option{ForReading()}
+	for kind, opts := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				lost := func() *Lease {
+					lease := must(t, f.client(t).Mutex("k", append(opts, NoRenewal())...))
+					f.Del("k")
+					return lease
+				}
+				err := lost().Extend(t.Context(), time.Minute)
+				assert.ErrorIs(t, err, ErrAbsent)
+				assert.NotErrorIs(t, err, ErrTaken)
+				lease := lost()
+				others := must(t, f.client(t).Mutex("k", opts...))
+				assert.ErrorIs(t, lease.Extend(t.Context(), time.Minute), ErrTaken)
+				assert.NoError(t, others.Unlock(t.Context()))
+			})
+		})
+	}
 }
