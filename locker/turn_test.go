@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -356,5 +357,46 @@ func TestTokensGrowWhereTheServerReservesFewerThanItHad(t *testing.T) {
 		last := lease.Token()
 		require.NoError(t, lease.Unlock(t.Context()))
 		assert.Greater(t, must(t, f.client(t).Mutex("k", Fenced())).Token(), last)
+	})
+}
+
+// An answer that there is no such lock, which comes after the release and because of it, tells of no loss, though the
+// reply to the release is lost.
+func TestAnAnswerThatComesAfterTheReleaseTellsOfNoLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		lease := granted(background(t, m))
+		answers, again := make(chan struct{}), make(chan struct{})
+		var released atomic.Bool
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				switch {
+				case turnScript.runs(cmd):
+					<-answers
+				case released.Load():
+					<-again
+				}
+				return nil
+			}
+			f.after = func(_ context.Context, cmd driver.Command) error {
+				if mutexFamily.release.runs(cmd) && released.CompareAndSwap(false, true) {
+					return errLostReply
+				}
+				return nil
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		waits := lockEnds(ctx, m)
+		synctest.Wait() // the server is asked whether others wait
+		cancel()
+		require.ErrorIs(t, <-waits, context.Canceled)
+		ended := make(chan error, 1)
+		go func() { ended <- lease.Unlock(t.Context()) }()
+		synctest.Wait()
+		require.False(t, f.Exists("k"))
+		close(answers)
+		synctest.Wait()
+		close(again)
+		assert.NoError(t, <-ended)
 	})
 }
