@@ -230,6 +230,84 @@ func TestALineTellsNothingOfAHolderWhoHasGivenTheLockUp(t *testing.T) {
 	})
 }
 
+// It does where the server has said how the hold ended since the caller came, though nobody answers who asks next. Of an
+// end that the server has not confirmed nothing was heard.
+func TestALineTellsOfAHoldWhoseEndTheServerHasConfirmed(t *testing.T) {
+	for name, c := range map[string]struct {
+		end   func(f *fakeDeployment, l *Lease) error
+		hangs func(driver.Command) bool
+		is    error
+		heard bool
+	}{
+		"released": {end: func(_ *fakeDeployment, l *Lease) error { return l.Unlock(context.Background()) }, hangs: isAcquire, heard: true},
+		"lost": {end: func(f *fakeDeployment, l *Lease) error {
+			f.Del("k")
+			return l.Extend(context.Background(), time.Minute)
+		}, hangs: isAcquire, is: ErrAbsent, heard: true},
+		"not answered": {end: func(_ *fakeDeployment, l *Lease) error {
+			ctx, cancel := context.WithTimeout(context.Background(), requestTime)
+			defer cancel()
+			return l.Unlock(ctx)
+		}, hangs: func(driver.Command) bool { return true }, is: ErrUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k")
+				lease := granted(background(t, m))
+				require.NoError(t, lease.Extend(t.Context(), time.Hour), "so that it is not passed on")
+				leader := lockEnds(within(t, 3*requestTime), m)
+				synctest.Wait()
+				time.Sleep(turnTime / 4) // too short for the leader to ask before
+				next := lockEnds(within(t, 2*requestTime), m)
+				time.Sleep(turnTime / 4)
+				f.set(func() {
+					f.before = func(ctx context.Context, cmd driver.Command) error {
+						if c.hangs(cmd) {
+							<-ctx.Done()
+						}
+						return ctx.Err()
+					}
+				})
+				require.ErrorIs(t, c.end(f, lease), c.is)
+				if err := <-next; c.heard {
+					assert.ErrorIs(t, err, ErrLocked)
+				} else {
+					assertUnanswered(t, err, "in line")
+				}
+				<-leader
+				f.heal()
+			})
+		})
+	}
+}
+
+// To unlock again is no word of the server.
+func TestALineIsToldNothingByAnUnlockThatIsRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		lease := granted(background(t, m))
+		require.NoError(t, lease.Extend(t.Context(), time.Hour), "so that it is not passed on")
+		leader := lockEnds(within(t, 2*time.Second), m)
+		synctest.Wait()
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if isAcquire(cmd) {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}
+		})
+		require.NoError(t, lease.Unlock(t.Context()))
+		time.Sleep(requestTime)
+		next := lockEnds(within(t, requestTime), m)
+		time.Sleep(requestTime / 2)
+		require.NoError(t, lease.Unlock(t.Context()))
+		assertUnanswered(t, <-next, "in line")
+		<-leader
+		f.heal()
+	})
+}
+
 // A lock that this client holds is held, whatever the server says.
 func TestALockHeldByTheOwnClientIsLockedInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
