@@ -48,10 +48,13 @@ func TestUnlockWithAWaiterBesideForeignKeysFreesTheLock(t *testing.T) {
 		"entries": func(k keys) string { return k.entries },
 		"fence":   func(k keys) string { return k.fence },
 	}
+	type wrong struct{ what, value string }
+	wrongs := []wrong{{"queue", "foreign"}, {"entries", "foreign"}, {"fence", "foreign"}, {"fence", "-1"}, {"fence", lastOfAll}}
 	for kind, opts := range exclusive {
 		opts = append([]Option{Fenced()}, opts...)
-		for what, side := range sideKeys {
-			t.Run(kind+" "+what, func(t *testing.T) {
+		for _, w := range wrongs {
+			side := sideKeys[w.what]
+			t.Run(kind+" "+w.what+" "+w.value, func(t *testing.T) {
 				administered(t, func(t *testing.T, nodes fakeQuorum, client func(...ClientOption) *Client) {
 					lease := must(t, client().Mutex("k", opts...))
 					everywhere()
@@ -68,7 +71,7 @@ func TestUnlockWithAWaiterBesideForeignKeysFreesTheLock(t *testing.T) {
 					}
 					foreign(func(f *fakeDeployment, key string) {
 						f.Del(key)
-						require.NoError(t, f.Set(key, "foreign"))
+						require.NoError(t, f.Set(key, w.value))
 					})
 					assert.NoError(t, lease.Unlock(t.Context()))
 					assert.ErrorIs(t, <-refused, ErrForeign)
@@ -79,10 +82,13 @@ func TestUnlockWithAWaiterBesideForeignKeysFreesTheLock(t *testing.T) {
 					foreign(func(f *fakeDeployment, key string) {
 						value, err := f.Get(key)
 						assert.NoError(t, err)
-						assert.Equal(t, "foreign", value)
+						assert.Equal(t, w.value, value)
 					})
 				})
 			})
 		}
 	}
 }
+
+// lastOfAll is a token that no other one can follow.
+const lastOfAll = "9007199254740991"
