@@ -111,6 +111,47 @@ func TestLeaseThatIsNotRenewedIsNotPassedOn(t *testing.T) {
 	})
 }
 
+// Who has a policy of its own asks by that, and does not stand behind another whose policy is slow.
+func TestWhoHasAPolicyDoesNotStandInLine(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		must(t, f.client(t).Mutex("k"))
+		c := f.client(t)
+		slow := background(t, c.Mutex("k", Unfair(), Retry(Constant(time.Hour))))
+		fast := background(t, c.Mutex("k", Unfair(), Retry(Constant(10*time.Millisecond))))
+		f.Del("k") // of which nobody hears
+		time.Sleep(20 * time.Millisecond)
+		lease := granted(fast)
+		require.NotNil(t, lease)
+		require.NoError(t, lease.Unlock(t.Context()))
+		time.Sleep(time.Hour)
+		assert.NotNil(t, granted(slow))
+	})
+}
+
+// A request about a lease takes no longer than its own mutex allows, and not what that of who had the lock before does.
+func TestLeaseIsNotPassedOnToWhoHasAnotherAttemptTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lease := granted(background(t, c.Mutex("k", AttemptTimeout(10*time.Second))))
+		next := background(t, c.Mutex("k", AttemptTimeout(100*time.Millisecond)))
+		require.NoError(t, lease.Unlock(t.Context()))
+		heir := granted(next)
+		require.NotNil(t, heir)
+		var patience atomic.Int64
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if end, ok := ctx.Deadline(); ok && mutexFamily.renew.runs(cmd) {
+					patience.Store(int64(time.Until(end)))
+				}
+				return nil
+			}
+		})
+		require.NoError(t, heir.Extend(t.Context(), time.Minute))
+		assert.Equal(t, 100*time.Millisecond, time.Duration(patience.Load()))
+		require.NoError(t, heir.Unlock(t.Context()))
+	})
+}
+
 func TestTokensGrowAlongTheLine(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		a, b := f.client(t).Mutex("k", Fenced()), f.client(t).Mutex("k", Fenced())
@@ -805,6 +846,29 @@ func TestCloseEndsTheLine(t *testing.T) {
 	})
 }
 
+// Nobody gets into the line of a client that closes, to be passed a lease of it, while that waits for another release.
+func TestNobodyStandsInLineOfAClientThatCloses(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		m := c.Mutex("k")
+		lease, other := granted(background(t, m)), must(t, c.Mutex("other"))
+		f.set(func() { f.before = swallows(mutexFamily.release) })
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- other.Unlock(t.Context()) }()
+		synctest.Wait()
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close() }()
+		synctest.Wait()
+		require.NoError(t, lease.Err(), "is held still")
+		begun := time.Now()
+		assert.ErrorIs(t, <-lockEnds(t.Context(), m), ErrClosed)
+		assert.Equal(t, begun, time.Now(), "at once")
+		f.heal()
+		require.NoError(t, <-unlocked)
+		require.NoError(t, <-closed)
+	})
+}
+
 func TestDetachAfterPassing(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		m := f.client(t).Mutex("k", Fenced())
@@ -927,6 +991,18 @@ func TestTryLockDoesNotOvertakeTheLineDuringARelease(t *testing.T) {
 		close(answer)
 		require.NoError(t, <-unlocked)
 		assert.NotNil(t, granted(next))
+	})
+}
+
+// Where nobody stands in line a TryLock asks the server, which may have lost the lock that is held here.
+func TestTryLockWithoutALineAsksTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		lost := granted(background(t, m))
+		f.Del("k")
+		lease := must(t, m)
+		assert.ErrorIs(t, lost.Unlock(t.Context()), ErrTaken)
+		require.NoError(t, lease.Unlock(t.Context()))
 	})
 }
 
