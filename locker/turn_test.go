@@ -400,3 +400,13 @@ func TestAnAnswerThatComesAfterTheReleaseTellsOfNoLoss(t *testing.T) {
 		assert.NoError(t, <-ended)
 	})
 }
+
+// An answer that cannot be read does not say that the lock is lost.
+func TestAnswersAboutATurnOfAnUnknownFormTellNothing(t *testing.T) {
+	for _, v := range []driver.Value{nil, "odd", []any{}, []any{"odd"}, []any{int64(1)}, []any{int64(1), int64(0), "odd"}, []any{int64(7)}} {
+		_, reserved, err := turnReply(v)
+		require.Error(t, err, "%v", v)
+		assert.NotErrorIs(t, err, ErrNotHeld, "%v", v)
+		assert.Zero(t, reserved)
+	}
+}

@@ -373,3 +373,53 @@ func TestShortHoldsDoNotWakeTheWatchdog(t *testing.T) {
 		w.remove(long)
 	})
 }
+
+// A busyTask is about a job that is to be looked at again in a minute, which it tells once it may.
+type busyTask struct {
+	task
+	watchdog *watchdog
+	job      job
+	may      chan struct{}
+}
+
+func (b *busyTask) due(now moment) need {
+	<-b.may
+	b.watchdog.move(&b.job, now.add(time.Minute), 0)
+	return need{}
+}
+
+func newBusyTask(t *testing.T) *busyTask {
+	b := &busyTask{watchdog: newWatchdog(newLink(nil)), may: make(chan struct{})}
+	b.job.task = b
+	require.True(t, b.watchdog.add(&b.job, now(), 0))
+	synctest.Wait()
+	return b
+}
+
+// Close misses no job that is being looked at: nobody else would release its lock.
+func TestCloseOfTheWatchdogReturnsAJobThatIsBeingLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBusyTask(t)
+		left := make(chan []*job, 1)
+		go func() { left <- b.watchdog.close() }()
+		synctest.Wait()
+		close(b.may)
+		assert.Equal(t, []*job{&b.job}, <-left)
+	})
+}
+
+// What is about to look at a job that is over meanwhile does not begin it anew.
+func TestAJobThatIsOverStaysOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, end := range []func(*busyTask){
+			func(b *busyTask) { b.watchdog.remove(&b.job) },
+			func(b *busyTask) { b.watchdog.move(&b.job, moment{}, 0) },
+		} {
+			b := newBusyTask(t)
+			end(b)
+			close(b.may)
+			synctest.Wait()
+			assert.Empty(t, b.watchdog.close())
+		}
+	})
+}
