@@ -81,10 +81,10 @@ func TestRequestContextServesTheNextRequest(t *testing.T) {
 			"locked":   &LockedError{Name: "k"},
 			"foreign":  &ForeignError{Name: "k"},
 		} {
-			for _, watched := range []bool{false, true} {
+			for watchers := range 3 {
 				ctx, cancel := context.WithCancel(t.Context())
 				l := p.get(ctx, time.Second)
-				if watched {
+				for range watchers {
 					l.Done()
 				}
 				l.release(err)
@@ -139,7 +139,9 @@ func TestRequestContextThatIsReleasedHeedsNoCaller(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := p.get(ctx, time.Minute)
 		require.True(t, l.untie())
+		l.Done()
 		cancel()
+		synctest.Wait()
 		assert.NoError(t, l.Err(), "before it serves the next one")
 		l.release(nil)
 		assert.NoError(t, l.Err())
