@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -743,5 +744,34 @@ func TestSubscriptionThatTakesNoChannelIsClosed(t *testing.T) {
 		_, err = c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, <-unlocked)
+	})
+}
+
+// What is no message of this library's wakes nobody, and grants nothing.
+func TestMessagesOfAnUnknownFormTellNothing(t *testing.T) {
+	for _, payload := range []string{"", "odd", "gl1|x|r", "gl1|g|r", "gl1|g|r|1", "gl1|g|r|1|odd", "gl1|g|r|1|2|3", "r|1|2", "gl2|g|r|1|2"} {
+		_, w, ok := parseMessage(payload)
+		assert.False(t, ok && w != wakeUp{}, "%q", payload)
+	}
+}
+
+// Nothing stays of the locks that have been waited for.
+func TestLocksThatNobodyWaitsForAnyMoreAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		must(t, f.client(t).Mutex("k"))
+		wanted := func() map[string]int {
+			synctest.Wait()
+			c.hub.mu.Lock()
+			defer c.hub.mu.Unlock()
+			return maps.Clone(c.hub.wanted)
+		}
+		m := c.Mutex("k", NoRenewal()) // each waits for itself
+		first, second := lockEnds(within(t, time.Second), m), lockEnds(within(t, 2*time.Second), m)
+		assert.Equal(t, map[string]int{"k": 2}, wanted())
+		require.ErrorIs(t, <-first, ErrLocked)
+		assert.Equal(t, map[string]int{"k": 1}, wanted())
+		require.ErrorIs(t, <-second, ErrLocked)
+		assert.Empty(t, wanted())
 	})
 }
