@@ -377,3 +377,50 @@ func TestCleanupsThatAreOverAreNotCounted(t *testing.T) {
 		assert.Zero(t, c.watchdog.cleanups)
 	})
 }
+
+// As many are remembered as may be, and each that is over then makes room for one.
+func TestCleanupsAreBounded(t *testing.T) {
+	w, cl := newWatchdog(newLink(nil)), new(cleanup)
+	for range 2 {
+		for range maxCleanups {
+			require.True(t, w.countCleanup(cl, 1))
+		}
+		require.False(t, w.countCleanup(cl, 1))
+		for range maxCleanups {
+			w.countCleanup(cl, -1)
+		}
+	}
+}
+
+// A cleanup whose time is over asks for nothing more, and is over once.
+func TestACleanupWhoseTimeIsOverAsksForNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c, over := f.client(t), 0
+		cl := &cleanup{client: c, call: native("GET", "k"), until: time.Now(), done: func() { over++ }}
+		assert.Zero(t, cl.due(now()))
+		assert.Equal(t, 1, over)
+	})
+}
+
+// An Attach of which it is not known whether it has taken the lease is remembered only until that is put right,
+// or is not any more.
+func TestAttachesThatArePutRightAreForgotten(t *testing.T) {
+	for name, crowd := range map[string]func(*Client){"cleaned up": func(*Client) {}, "not remembered": manyGivenUp} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				id, err := must(t, f.client(t).Mutex("k")).Detach(t.Context(), time.Minute)
+				require.NoError(t, err)
+				c := f.client(t)
+				mustPair(t, c.Mutex("first"))
+				f.hang()
+				crowd(c)
+				_, err = c.Mutex("k").Attach(within(t, time.Second), id)
+				require.ErrorIs(t, err, ErrUnavailable)
+				f.heal()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				assert.Empty(t, c.attaching.ids)
+			})
+		})
+	}
+}
