@@ -293,3 +293,26 @@ func TestExtendTellsWhetherOthersHaveTheLock(t *testing.T) {
 		})
 	}
 }
+
+// The server counts whole milliseconds: no more than it has been told counts here.
+func TestExtendCountsWholeMillisecondsAsTheServerDoes(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k", NoRenewal()))
+		require.NoError(t, lease.Extend(t.Context(), time.Hour+999*time.Microsecond))
+		assert.Equal(t, time.Hour, f.TTL("k"))
+		assert.Equal(t, time.Now().Add(time.Hour-margin(time.Hour)), lease.Deadline())
+	})
+}
+
+// The end of ctx is no answer: of a request that it has cut short, and that was the only one, it is told that the
+// server has not answered.
+func TestExtendThatItsContextCutsShortTellsOfNoAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k"))
+		f.hang()
+		err := lease.Extend(within(t, time.Second), time.Minute)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, ErrUnavailable)
+		assert.ErrorIs(t, err, ErrUnknown)
+	})
+}

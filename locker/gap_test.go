@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -651,4 +652,43 @@ func TestChangeOfALeaseInAnOutageEndsWithItsContext(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nor may Detach of a lease that its owner has re-entered go on where nobody can say whether that is there still.
+func TestDetachThatCannotAskWhetherTheOuterLeaseIsThereLeavesNothing(t *testing.T) {
+	for name, fault := range map[string]error{"refused": driver.NewServerError("NOPERM no"), "unanswered": errLostReply} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", Reentrant(), As(NewOwner()))
+				outer, inner := must(t, m), must(t, m)
+				f.set(func() {
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						if holdFamily.renew.runs(cmd) && slices.Contains(cmd.Args, outer.tenure.id) {
+							return fault
+						}
+						return nil
+					}
+				})
+				_, err := inner.Detach(within(t, time.Second), time.Minute)
+				assert.Error(t, err)
+				assert.True(t, inner.Valid())
+				f.heal()
+				require.NoError(t, inner.Unlock(t.Context()))
+				require.NoError(t, outer.Unlock(t.Context()))
+				synctest.Wait()
+				assert.False(t, f.Exists("k"), "no hold of Detach is left")
+			})
+		})
+	}
+}
+
+// What is over by the time at which it would be left on the server is not left there.
+func TestALeaseThatIsOverIsNotLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		lease := must(t, f.client(t).Mutex("k"))
+		require.NoError(t, lease.Unlock(t.Context()))
+		_, left, err := lease.detach()
+		assert.False(t, left)
+		assert.ErrorIs(t, err, ErrReleased)
+	})
 }

@@ -410,3 +410,19 @@ func TestAnswersAboutATurnOfAnUnknownFormTellNothing(t *testing.T) {
 		assert.Zero(t, reserved)
 	}
 }
+
+// Who has wanted the lock since before a tenure began is told that it was locked, also where the server has said nothing
+// of that since, and it is over. Who came after that is not.
+func TestATenureThatIsOverWasInTheWayOfWhoCameBefore(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		before := time.Now()
+		time.Sleep(time.Second)
+		tenure := must(t, f.client(t).Mutex("k")).tenure
+		tenure.mu.Lock()
+		tenure.lose(nil)
+		tenure.mu.Unlock()
+		assert.ErrorIs(t, tenure.lockedSince(before), ErrLocked)
+		time.Sleep(time.Second)
+		assert.NoError(t, tenure.lockedSince(time.Now()))
+	})
+}
