@@ -452,3 +452,50 @@ func TestManyReentries(t *testing.T) {
 		assert.Zero(t, reenterable(c))
 	})
 }
+
+// What is known of the tokens of one lock stays while others are taken and given up.
+func TestTokensOfEachLockAreKnownApart(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		lock := func(name string) *Lease { return must(t, c.Mutex(name, Reentrant(), Fenced(), As(NewOwner()))) }
+		first := lock("first")
+		second := lock("second")
+		assert.Equal(t, map[string]known{
+			"first": {uses: 1, largest: first.Token()}, "second": {uses: 1, largest: second.Token()},
+		}, c.holdings.tokens)
+		require.NoError(t, second.Unlock(t.Context()))
+		assert.Equal(t, map[string]known{"first": {uses: 1, largest: first.Token()}}, c.holdings.tokens)
+		require.NoError(t, first.Unlock(t.Context()))
+		assert.Empty(t, c.holdings.tokens)
+	})
+}
+
+// A tenure is looked at when the first of its handles ends, in whatever order they have come, and renewed within
+// the time that the last one has.
+func TestEachReentryEndsAtItsTimeAndTheRenewalHasThatOfTheLast(t *testing.T) {
+	for name, limited := range map[string]int{"the first": 0, "the second": 1} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				c, leases := f.client(t), make([]*Lease, 2)
+				for i := range leases {
+					opts := []Option{Reentrant(), As(NamedOwner("me"))}
+					if i == limited {
+						opts = append(opts, MaxHold(time.Second))
+					}
+					leases[i] = must(t, c.Mutex("k", opts...))
+				}
+				tenure, short, long := leases[0].tenure, leases[limited], leases[1-limited]
+				require.Same(t, tenure, leases[1].tenure)
+				tenure.mu.Lock()
+				last := tenure.lastDeadline()
+				tenure.mu.Unlock()
+				assert.Equal(t, long.Deadline(), last)
+				ctx := short.Context()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				assert.ErrorIs(t, context.Cause(ctx), ErrMaxHold)
+				assert.True(t, long.Valid())
+			})
+		})
+	}
+}

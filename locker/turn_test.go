@@ -424,5 +424,11 @@ func TestATenureThatIsOverWasInTheWayOfWhoCameBefore(t *testing.T) {
 		assert.ErrorIs(t, tenure.lockedSince(before), ErrLocked)
 		time.Sleep(time.Second)
 		assert.NoError(t, tenure.lockedSince(time.Now()))
+
+		lease := must(t, f.client(t).Mutex("free"))
+		require.NoError(t, lease.Unlock(t.Context()))
+		locked, ok := errors.AsType[*LockedError](lease.tenure.lockedSince(before))
+		require.True(t, ok)
+		assert.Zero(t, locked.Holder.Remaining, "of a lock that was released")
 	})
 }
