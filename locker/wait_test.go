@@ -775,3 +775,33 @@ func TestLocksThatNobodyWaitsForAnyMoreAreForgotten(t *testing.T) {
 		assert.Empty(t, wanted())
 	})
 }
+
+// A grant that came before a request is kept with its token, and nothing else is.
+func TestAGrantThatCameBeforeARequestIsKeptWhole(t *testing.T) {
+	h := newHub(nil)
+	defer h.stop()
+	h.running = true // without a server
+	s := h.join(&Mutex{}, time.Now())
+	h.wake(s.reservation, wakeUp{seq: "1", token: 7, look: true, hint: true})
+	h.refresh(s)
+	assert.Equal(t, wakeUp{seq: "1", token: 7}, <-s.woken)
+	h.wake(s.reservation, wakeUp{look: true})
+	h.refresh(s)
+	assert.Empty(t, s.woken)
+}
+
+// Who has an owner, and is granted the lock by a message, can re-enter it.
+func TestALockThatWasWaitedForIsReentered(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		owner := NewOwner()
+		m := f.client(t).Mutex("k", Reentrant(), As(owner))
+		first := must(t, f.client(t).Mutex("k", Reentrant()))
+		next := background(t, m)
+		require.NoError(t, first.Unlock(t.Context()))
+		lease := granted(next)
+		require.NotNil(t, lease)
+		assert.Equal(t, owner, lease.Owner())
+		time.Sleep(10 * time.Second) // it is renewed, for all of its TTL
+		assert.Same(t, lease.tenure, must(t, m).tenure)
+	})
+}
