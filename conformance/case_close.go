@@ -172,9 +172,9 @@ var closeCases = []testCase{
 			}
 			k.prompty("Close while calls wait for a connection", func() { _ = k.shut(conn) })
 			for _, c := range calls {
-				k.wait(c, k.time.slack, "a call that waited for a connection at Close")
+				k.wait(c, k.time.slack, "a call that waited for the only connection (PoolSize 1) at Close")
 				if !errors.Is(c.err, context.Canceled) {
-					k.is("a call that waited for a connection at Close", c.err, driver.ErrClosed)
+					k.is("a call that waited for the only connection (PoolSize 1) at Close", c.err, driver.ErrClosed)
 				}
 			}
 			rule.Release()

@@ -236,7 +236,7 @@ func (k *kit) poolExhausted(call caller) {
 		if i == 1 {
 			ctx, cancel = k.within(k.time.short)
 		}
-		k.promptCall(ctx, "a call while the only connection is busy", func() error {
+		k.promptCall(ctx, "a call while the only connection (PoolSize 1) is busy", func() error {
 			return call(ctx, conn, cmd("GET", k.key(fmt.Sprint(i))))[0].Err
 		})
 		cancel()

@@ -38,7 +38,7 @@ var onceCases = []testCase{
 			k.Skipf("a socket cannot be made to do that")
 		}
 		var fails atomic.Bool
-		conn := k.warm(dialing(func(c net.Conn) net.Conn { return &failingConn{c, &fails} }))
+		conn := k.warm(dialing(func(c net.Conn) net.Conn { return &failingConn{c, k.key("n"), &fails} }))
 		fails.Store(true)
 		ctx, cancel := k.within(k.time.bound)
 		defer cancel()

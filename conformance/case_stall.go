@@ -13,7 +13,7 @@ var stallCases = []testCase{
 		for _, newCtx := range []ctxMaker{cancelAfter, deadlineAfter} {
 			s := k.stall()
 			conn := k.warm(s.edit)
-			s.on.Store(true)
+			s.begin()
 			ctx, cancel := newCtx(k)
 			k.promptCall(ctx, "Do that writes and nobody reads", func() error {
 				_, err := k.do(ctx, conn, cmd("GET", k.key("n")))
@@ -22,14 +22,14 @@ var stallCases = []testCase{
 			})
 			cancel()
 			k.prompt(newCtx, conn, k.doOne) // on a connection whose handshake nobody reads
-			s.on.Store(false)
+			s.end()
 			k.recovers(conn)
 		}
 	}},
 	{name: "Do/StalledWrite/Bounded", run: func(k *kit) {
 		s := k.stall()
 		conn := k.warm(s.edit)
-		s.on.Store(true)
+		s.begin()
 		for i := range 3 {
 			k.bounded("Do without a deadline, nobody reads", func() error {
 				_, err := k.do(k.ctx, conn, cmd("GET", k.key("n")))
@@ -39,7 +39,7 @@ var stallCases = []testCase{
 				return err
 			})
 		}
-		s.on.Store(false)
+		s.end()
 		k.recovers(conn)
 	}},
 	{name: "Do/StaleDeadline", run: func(k *kit) {
@@ -64,28 +64,28 @@ var stallCases = []testCase{
 		large := cmd("SET", k.key("s"), strings.Repeat("x", 256<<10))
 		for _, cmds := range [][]driver.Command{k.increments(3), {cmd("GET", k.key("n")), large}} {
 			conn := k.warm(s.edit)
-			s.on.Store(true)
+			s.begin()
 			k.bounded("DoBatch without a deadline, nobody reads", func() error {
 				r := k.doBatch(k.ctx, conn, cmds)
 				k.outcome("a command of a batch that timed out while it was written", r[0].Err, driver.OutcomeUnknown)
 				return r[0].Err
 			})
-			s.on.Store(false)
+			s.end()
 			k.recovers(conn)
-			s.on.Store(true)
+			s.begin()
 			ctx, cancel := cancelAfter(k)
 			k.promptCall(ctx, "DoBatch that writes and nobody reads", func() error {
 				return k.doBatch(ctx, conn, cmds)[0].Err
 			})
 			cancel()
-			s.on.Store(false)
+			s.end()
 			k.recovers(conn)
 		}
 	}},
 	{name: "Close/StalledWrite", run: func(k *kit) {
 		s := k.stall()
 		conn := k.warm(s.edit)
-		s.on.Store(true)
+		s.begin()
 		c := k.startDo(k.ctx, conn, cmd("INCR", k.key("n")))
 		time.Sleep(k.time.pause)
 		k.prompty("Close while a call writes", func() { _ = k.shut(conn) })

@@ -36,6 +36,7 @@ func TestUnusualDrivers(t *testing.T) {
 		batchIsSerial:    conformance.Only("Batch"),
 		beginsFull:       conformance.Only("Close", "Config", "Connector", "Do/Bounded", "Do/Recover", "Do/NotSent", "Batch/NotSent", "Batch/Ctx"),
 		fillsItself:      conformance.Only("Do/Recover/Killed", "Do/NotSent", "Do/Bounded/Refused", "Close", "Subscribe"),
+		keepsNone:        conformance.Only("Do/LostReply", "Do/LostRequest", "Do/StalledWrite", "Batch/StalledWrite", "Close/StalledWrite"),
 	} {
 		t.Run(string(b), func(t *testing.T) {
 			for range 10 {

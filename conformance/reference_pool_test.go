@@ -389,7 +389,7 @@ func (c *refConn) dialOfAnother(ctx context.Context) error {
 
 func (c *refConn) release(l *link, broken bool) {
 	c.mu.Lock()
-	if broken || c.done {
+	if broken || c.done || c.bug == keepsNone {
 		switch c.bug {
 		case "broken-connections-stay-open":
 			delete(c.live, l)

@@ -32,6 +32,7 @@ const (
 	batchIsSerial    bug = "(a batch is one call of Do after the other)"
 	fillsItself      bug = "(the pool fills itself in the background)"
 	beginsFull       bug = "(the pool has all its connections from the beginning)"
+	keepsNone        bug = "(each call has a connection of its own)"
 )
 
 type refDriver struct{ bug bug }

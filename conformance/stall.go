@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync/atomic"
@@ -14,7 +15,25 @@ import (
 // waits until its deadline or the end of its connection, and nothing of it arrives.
 type stall struct {
 	edit func(*driver.Config) // makes a Config dial connections that can stall
+	key  string               // of the commands that it begins with
+	due  atomic.Bool          // it begins with the next of them
 	on   atomic.Bool
+}
+
+// begin has the peer read nothing from the next command on. What comes before that, as the handshake
+// does where a call makes a connection of its own, it reads: that call has not written its command yet.
+func (s *stall) begin() { s.due.Store(true) }
+
+func (s *stall) end() {
+	s.due.Store(false)
+	s.on.Store(false)
+}
+
+func (s *stall) stops(p []byte) bool {
+	if bytes.Contains(p, []byte(s.key)) && s.due.CompareAndSwap(true, false) {
+		s.on.Store(true)
+	}
+	return s.on.Load()
 }
 
 // stall makes one. A socket has buffers that take what a case writes, so that it is for
@@ -23,10 +42,10 @@ func (k *kit) stall() *stall {
 	if k.realTime() {
 		k.Skipf("the buffers of a socket take what is written here; a connection in memory has none")
 	}
-	s := &stall{}
+	s := &stall{key: k.prefix}
 	s.edit = dialing(func(c net.Conn) net.Conn {
 		unread, _ := net.Pipe()
-		return &stallConn{Conn: c, unread: unread, on: &s.on}
+		return &stallConn{Conn: c, unread: unread, stall: s}
 	})
 	return s
 }
@@ -49,11 +68,11 @@ func dialing(wrap func(net.Conn) net.Conn) func(*driver.Config) {
 type stallConn struct {
 	net.Conn
 	unread net.Conn
-	on     *atomic.Bool
+	stall  *stall
 }
 
 func (c *stallConn) Write(p []byte) (int, error) {
-	if c.on.Load() {
+	if c.stall.stops(p) {
 		return c.unread.Write(p)
 	}
 	return c.Conn.Write(p)
@@ -74,16 +93,17 @@ func (c *stallConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A failingConn passes on what is written and says that nothing was, once while it is on: as may
-// be through a tunnel, or where a client writes for several callers at once.
+// A failingConn passes on what is written and says that nothing was, once while it is on, of a
+// command with the key: as may be through a tunnel, or where a client writes for several callers at once.
 type failingConn struct {
 	net.Conn
-	on *atomic.Bool
+	key string
+	on  *atomic.Bool
 }
 
 func (c *failingConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	if err == nil && c.on.CompareAndSwap(true, false) {
+	if err == nil && bytes.Contains(p, []byte(c.key)) && c.on.CompareAndSwap(true, false) {
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
 	}
 	return n, err
