@@ -165,6 +165,27 @@ func TestWithoutContextEveryCallPanicsAndNothingIsLost(t *testing.T) {
 	})
 }
 
+// A Client that nobody has made is no server that is overloaded, as which it would be tried again.
+func TestLocksOfTheZeroClientAreInvalid(t *testing.T) {
+	for name, call := range map[string]func(m *Mutex) error{
+		"Lock":    func(m *Mutex) error { _, err := m.Lock(t.Context()); return err },
+		"TryLock": func(m *Mutex) error { _, err := m.TryLock(t.Context()); return err },
+		"Attach":  func(m *Mutex) error { _, err := m.Attach(t.Context(), newID()); return err },
+		"Do":      func(m *Mutex) error { return m.Do(t.Context(), func(context.Context) error { return nil }) },
+	} {
+		for _, opts := range [][]Option{nil, {Fenced()}, {TTL(time.Minute)}} {
+			err := call(new(Client).Mutex("k", opts...))
+			assert.ErrorIs(t, err, ErrInvalid, name)
+			assert.NotErrorIs(t, err, ErrTooManyWaiters, name)
+			assert.ErrorContains(t, err, "a zero Client", name)
+		}
+	}
+	var c Client
+	for range 2 { // the second one waits for the first
+		assert.ErrorIs(t, c.Close(), ErrInvalid)
+	}
+}
+
 func TestExtendOfALeaseThatIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		l, err := f.client(t).Mutex("k").Lock(t.Context())

@@ -16,7 +16,8 @@ import (
 
 // A Client takes locks on one deployment: a server, a master that Sentinels watch,
 // or a Cluster. It is safe for concurrent use; an application needs one for each
-// deployment. It comes from [New], [Open] or [NewQuorum]; the zero Client is of no use.
+// deployment. It comes from [New], [Open] or [NewQuorum]; the zero Client is of no use, and its
+// locks and its Close give [ErrInvalid].
 type Client struct {
 	deployment deployment
 	quorum     *quorum // nil on one deployment
@@ -91,6 +92,10 @@ func NewQuorum(connectors []driver.Connector, opts ...ClientOption) (*Client, er
 		return nil, err
 	}
 	return newClient(&store{deployment: q}, q, cfg), nil
+}
+
+func zeroClient() error {
+	return invalid("a zero Client; use what New, Open or NewQuorum has returned")
 }
 
 func newConfig(opts []ClientOption) (clientConfig, error) {
@@ -260,6 +265,9 @@ const closeTime = 5 * time.Second
 // client before.) Queues of locks that calls have waited for are left
 // within a second, or lapse. Close may be called again; it gives the same answer.
 func (c *Client) Close() error {
+	if c.store == nil {
+		return zeroClient()
+	}
 	c.mu.Lock()
 	if c.closing {
 		c.mu.Unlock()

@@ -91,6 +91,9 @@ func (m *Mutex) finish() *Mutex {
 
 // check returns why the lock cannot be used.
 func (m *Mutex) check(key string) error {
+	if m.client.store == nil {
+		return zeroClient()
+	}
 	if m.name == "" {
 		return checkName("")
 	}
