@@ -34,7 +34,11 @@ type batching struct {
 
 func (b *batching) DoBatch(_ context.Context, cmds []driver.Command) []driver.Result {
 	b.batches++
-	return make([]driver.Result, len(cmds))
+	results := make([]driver.Result, len(cmds))
+	for i, cmd := range cmds {
+		results[i].Value = "batched " + cmd.Name()
+	}
+	return results
 }
 
 func commands(names ...string) []driver.Command {
@@ -54,7 +58,8 @@ func TestDoBatchWithoutBatcher(t *testing.T) {
 
 func TestDoBatchUsesBatcher(t *testing.T) {
 	conn := &batching{}
-	assert.Len(t, driver.DoBatch(t.Context(), conn, commands("A", "B")), 2)
+	got := driver.DoBatch(t.Context(), conn, commands("A", "B"))
+	assert.Equal(t, []driver.Result{{Value: "batched A"}, {Value: "batched B"}}, got)
 	assert.Equal(t, 1, conn.batches)
 	assert.Empty(t, conn.calls)
 

@@ -170,11 +170,21 @@ func TestConfigCheck(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnsupported)
 }
 
+func TestWithDefaults(t *testing.T) {
+	defaults := driver.Config{Network: "tcp", DialTimeout: driver.DefaultDialTimeout, Timeout: driver.DefaultTimeout}
+	assert.Equal(t, defaults, driver.Config{}.WithDefaults())
+	assert.Equal(t, defaults, driver.Config{DialTimeout: -1, Timeout: -1}.WithDefaults())
+	set := driver.Config{Network: "unix", DialTimeout: 1, Timeout: 2}
+	assert.Equal(t, set, set.WithDefaults())
+}
+
 // What drivers add up and multiply has to fit a Duration.
 func TestWithDefaultsBoundsTimeouts(t *testing.T) {
 	cfg := driver.Config{DialTimeout: math.MaxInt64, Timeout: math.MaxInt64}.WithDefaults()
-	assert.Positive(t, 10*(cfg.DialTimeout+cfg.Timeout))
-	assert.Greater(t, cfg.Timeout, 365*24*time.Hour)
+	for _, timeout := range []time.Duration{cfg.DialTimeout, cfg.Timeout} {
+		assert.Greater(t, timeout, 365*24*time.Hour)
+		assert.Less(t, timeout, math.MaxInt64/time.Duration(20), "ten times both of them")
+	}
 }
 
 func TestNewConnector(t *testing.T) {

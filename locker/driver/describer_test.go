@@ -20,10 +20,15 @@ type infoConn struct {
 func (c infoConn) Do(context.Context, driver.Command) (driver.Value, error) { return c.info, c.err }
 
 func TestDescribeByInfo(t *testing.T) {
-	c := infoConn{info: "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n"}
+	c := infoConn{info: "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\ntcp_port:6379\r\n"}
 	topology, err := driver.DescribeByInfo(t.Context(), c, driver.ModeSentinel)
 	assert.NoError(t, err)
 	assert.Equal(t, driver.Topology{Mode: driver.ModeSentinel, RunID: "abc"}, topology)
+
+	// That would be the one of any node.
+	topology, err = driver.DescribeByInfo(t.Context(), c, driver.ModeCluster)
+	assert.NoError(t, err)
+	assert.Equal(t, driver.Topology{Mode: driver.ModeCluster}, topology)
 
 	never := []error{
 		driver.NewServerError("NOPERM this user has no permissions to run the 'info' command"),

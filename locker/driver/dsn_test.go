@@ -22,6 +22,7 @@ func TestParseDSN(t *testing.T) {
 	tests := map[string]driver.Config{
 		"redis://localhost": {Network: "tcp", Addrs: []string{"localhost:6379"}},
 		"REDIS://localhost": {Network: "tcp", Addrs: []string{"localhost:6379"}},
+		"redis://Redis-Z.A": {Network: "tcp", Addrs: []string{"Redis-Z.A:6379"}},
 		"redis://10.0.0.1:7000/": {
 			Network: "tcp", Addrs: []string{"10.0.0.1:7000"},
 		},
@@ -104,6 +105,7 @@ func TestParseDSNErrors(t *testing.T) {
 		{"redis://:6379", "host 1: it is no host name"},
 		{"redis://hun ter2", "host 1: it is no host name"},
 		{"redis://h%41", "host 1: it is no host name"},
+		{"redis://h{unter}", "host 1: it is no host name"},
 		{"redis://bob:hunter2", "port is no number"},
 		{"redis://h:0", "port is no number"},
 		{"redis://h:65536", "port is no number"},
@@ -114,6 +116,7 @@ func TestParseDSNErrors(t *testing.T) {
 		{"redis://[::1", "host 1: it is no host name"},
 		{"redis://::1]", "host 1: it is no host name"},
 		{"redis://[::1]x:1", "port is no number"},
+		{"redis://[::1]1", "port is no number"},
 		{"redis://[127.0.0.1]", "host 1: it is no host name"},
 		{"redis://[hunter2]", "host 1: it is no host name"},
 		{"redis://[fe80::1%hunter2]", "host 1: it is no host name"},
@@ -149,8 +152,10 @@ func TestParseDSNErrors(t *testing.T) {
 		{"redis://h?dial_timeout=5", "the value of dial_timeout must be a duration"},
 		{"redis://h?pool_size=0", "the value of pool_size must be a number"},
 		{"redis://h?pool_size=-1", "the value of pool_size must be a number"},
+		{"redis://h?pool_size=99999999999", "the value of pool_size must be a number"},
 		{"redis://h?pool_size=hunter2", "the value of pool_size must be a number"},
 		{"redis://h?client_name=hunter2%20x", "the value of client_name may have no spaces"},
+		{"redis://h?client_name=hunter2%C3%A9", "only ASCII characters"},
 
 		{"redis://h?tls_server_name=hunter2", "the key tls_server_name is for TLS: write rediss://"},
 		{"unix:///s?tls_ca=hunter2", "the key tls_ca is for TLS"},

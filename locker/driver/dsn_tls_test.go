@@ -80,6 +80,17 @@ func TestClientCertificateIsRenewedInPlace(t *testing.T) {
 	assert.Empty(t, presents(asked), "not shown to who wants that of another authority")
 }
 
+// As of a program that gives up its rights before it connects.
+func TestClientCertificateIsTheOneThatWasReadFirst(t *testing.T) {
+	certPath, keyPath, cert := writePEM(t)
+	cfg, err := driver.ParseDSN("rediss://h?tls_cert=" + certPath + "&tls_key=" + keyPath)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(keyPath))
+	shown, err := cfg.TLS.GetClientCertificate(&tls.CertificateRequestInfo{Version: tls.VersionTLS13, SignatureSchemes: []tls.SignatureScheme{tls.ECDSAWithP256AndSHA256}})
+	require.NoError(t, err)
+	assert.Equal(t, [][]byte{cert.Raw}, shown.Certificate)
+}
+
 func TestParseDSNRefusesWrongPEMFiles(t *testing.T) {
 	certPath, keyPath, _ := writePEM(t)
 	for query, want := range map[string]string{

@@ -24,7 +24,7 @@ func TestSlot(t *testing.T) {
 	}
 	assert.Equal(t, driver.Slot("{user1000}.following"), driver.Slot("{user1000}.followers"))
 	assert.Equal(t, driver.Slot("{bar"), driver.Slot("foo{{bar}}zap"))
-	for _, key := range []string{"foo{}{bar}", "{}foo", "foo{bar", "foo}bar{", "}{"} {
+	for _, key := range []string{"foo{}{bar}", "{}foo", "foo{bar", "foo}bar{", "}{", "foo}bar"} {
 		assert.Equal(t, specSlot(key), driver.Slot(key), "%q", key)
 		assert.Equal(t, int(crc16(key))%16384, driver.Slot(key), "%q has no tag", key)
 	}

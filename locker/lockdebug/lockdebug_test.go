@@ -79,7 +79,7 @@ func TestPageShowsLeasesAndWaiters(t *testing.T) {
 		assert.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
 		assert.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 		body := w.Body.String()
-		for _, text := range []string{"Held: 2", "Waiting: 4", "orders:42", "cron", "behind another goroutine"} {
+		for _, text := range []string{"Held: 2", "Waiting: 4", "orders:42", "cron", "behind another goroutine", "2000-01-01 00:00:02 UTC"} {
 			assert.Contains(t, body, text)
 		}
 		assert.NotContains(t, body, "http-equiv")
@@ -109,6 +109,33 @@ func TestJSON(t *testing.T) {
 	})
 }
 
+// A browser that takes anything gets the page.
+func TestWhoTakesBothGetsThePage(t *testing.T) {
+	w := get(Handler(), "/", "Accept", "text/html,application/json;q=0.9,*/*;q=0.8")
+	assert.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	w = get(Handler(), "/?format=html", "Accept", "application/json")
+	assert.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+}
+
+func TestAClientAsItsSnapshotTells(t *testing.T) {
+	now := time.Now()
+	lock := locker.LockInfo{Name: "stock", Mode: locker.Reading, TTL: 30 * time.Second}
+	got := newClient(locker.Snapshot{
+		Leases: []locker.LeaseInfo{{
+			LockInfo: lock, Owner: "ann", Token: 7, Handles: 2, RenewErr: locker.ErrUnavailable,
+			Since: now.Add(-time.Minute), Deadline: now.Add(time.Second),
+		}},
+		Waiters: []locker.WaitingInfo{{LockInfo: lock, Since: now.Add(-time.Second), InLine: true}},
+	}, now)
+	assert.Equal(t, Client{
+		Leases: []Lease{{
+			Lock: "stock", Mode: "reading", Owner: "ann", Token: 7, Handles: 2, RenewError: locker.ErrUnavailable.Error(),
+			TTL: 30, Since: now.Add(-time.Minute), Held: 60, Left: 1,
+		}},
+		Waiters: []Waiter{{Lock: "stock", Mode: "reading", Since: now.Add(-time.Second), Waited: 1, InLine: true}},
+	}, got)
+}
+
 func TestJSONOfNothingHasEmptyLists(t *testing.T) {
 	w := get(Handler(), "/?format=json")
 	assert.Contains(t, w.Body.String(), `"clients":[]`)
@@ -129,9 +156,17 @@ func TestNilIsFoundByHandler(t *testing.T) {
 
 func TestOnlyReading(t *testing.T) {
 	h := Handler()
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
-	assert.Equal(t, http.StatusMethodNotAllowed, w.Code)
+	for method, code := range map[string]int{
+		http.MethodPost: http.StatusMethodNotAllowed, http.MethodDelete: http.StatusMethodNotAllowed, http.MethodHead: http.StatusOK,
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(method, "/", nil))
+		assert.Equal(t, code, w.Code, method)
+		if code != http.StatusOK {
+			assert.Equal(t, "GET, HEAD", w.Header().Get("Allow"))
+			assert.NotContains(t, w.Body.String(), "html")
+		}
+	}
 	for _, refresh := range []string{"0", "-1", "x", "1;url=javascript:alert(1)"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		q := r.URL.Query()
@@ -140,6 +175,7 @@ func TestOnlyReading(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		assert.Equal(t, http.StatusBadRequest, w.Code, refresh)
+		assert.NotContains(t, w.Body.String(), "html")
 	}
 }
 
@@ -164,6 +200,16 @@ func TestNamesCannotBreakOutOfThePage(t *testing.T) {
 		assert.Equal(t, plain, elements(t, body), "%q", name)
 		assert.NotContains(t, body, "\u202e")
 		assert.NotContains(t, body, "\x00")
+	}
+}
+
+// What could not be told from another name is quoted.
+func TestNamesAreShownSoThatOneSeesWhichTheyAre(t *testing.T) {
+	for name, shown := range map[string]string{
+		"a b": "a b", "größe": "größe",
+		"": `""`, " a": `" a"`, "a ": `"a "`, "a\xff": `"a\xff"`, "a\uFFFD": "\"a\uFFFD\"", "a\u202eb": `"a\u202eb"`,
+	} {
+		assert.Equal(t, shown, printable(name))
 	}
 }
 
