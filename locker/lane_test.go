@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,28 +221,56 @@ func TestHungBatchesThatWereUnderWayTogetherCountOnce(t *testing.T) {
 	assert.True(t, s.suspect, "as where no connection comes about")
 }
 
-// What failed sooner than a sender is missed has held up nobody, however often it fails.
-func TestABatchThatFailedSoonHasNotHung(t *testing.T) {
-	for _, test := range []struct {
+// A part that has answered once is well, and what failed sooner than a sender is missed has held up nobody, however
+// often it fails.
+func TestWhatABatchTellsOfItsPart(t *testing.T) {
+	type reply struct {
 		took time.Duration
-		hung uint8
-	}{{0, 0}, {99 * time.Millisecond, 0}, {100 * time.Millisecond, 1}} {
-		bubble(t, func(t *testing.T, f *fakeDeployment) {
-			client, err := New(sharded{f})
-			require.NoError(t, err)
-			defer client.Close()
-			lease := must(t, client.Mutex("k"))
-			part := client.deployment.shard("k")
-			f.set(func() {
-				f.before = func(context.Context, driver.Command) error {
-					time.Sleep(test.took)
-					return driver.NotSent(errLostReply)
+		err  error
+	}
+	soon, late := hungTime-time.Millisecond, hungTime
+	refused, notSent := driver.NewServerError("OOM no"), driver.NotSent(errLostReply)
+	for name, test := range map[string]struct {
+		replies [2]reply
+		suspect bool
+		hung    uint8
+	}{
+		"answered":                           {[2]reply{{late, nil}, {late, nil}}, false, 0},
+		"refused":                            {[2]reply{{late, refused}, {late, refused}}, false, 0},
+		"the first is answered":              {[2]reply{{soon, nil}, {late, errLostReply}}, false, 0},
+		"the last is answered":               {[2]reply{{late, errLostReply}, {soon, nil}}, false, 0},
+		"without a reply":                    {[2]reply{{late, errLostReply}, {late, errLostReply}}, true, 1},
+		"without a reply soon":               {[2]reply{{soon, errLostReply}, {soon, errLostReply}}, true, 0},
+		"not sent":                           {[2]reply{{late, notSent}, {late, notSent}}, true, 1},
+		"not sent at once":                   {[2]reply{{0, notSent}, {0, notSent}}, false, 0},
+		"not sent soon":                      {[2]reply{{soon, notSent}, {soon, notSent}}, false, 0},
+		"not sent, and without a reply soon": {[2]reply{{soon, notSent}, {soon, errLostReply}}, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				client, err := New(sharded{f})
+				require.NoError(t, err)
+				defer client.Close()
+				part, jobs := client.deployment.shard("part"), []*job(nil)
+				for _, lease := range leasesOf(t, client, "part", 2, time.Minute) {
+					lease.tenure.job.need = need{patience: time.Second, shard: uint8(part)}
+					jobs = append(jobs, &lease.tenure.job)
 				}
+				f.set(func() {
+					f.before = func(_ context.Context, cmd driver.Command) error {
+						r := test.replies[0]
+						if strings.HasSuffix(cmd.Keys()[0], "}1") {
+							r = test.replies[1]
+						}
+						time.Sleep(r.took)
+						return r.err
+					}
+				})
+				client.watchdog.send(jobs)
+				assert.Equal(t, test.suspect, client.watchdog.states[part].suspect)
+				assert.Equal(t, test.hung, client.watchdog.states[part].hung)
+				f.heal()
 			})
-			lease.tenure.job.need = need{patience: time.Second, shard: uint8(part)}
-			client.watchdog.send([]*job{&lease.tenure.job})
-			assert.Equal(t, test.hung, client.watchdog.states[part].hung, "after %v", test.took)
-			f.heal()
 		})
 	}
 }
@@ -282,6 +311,53 @@ func TestBatchIsAsPatientAsTheLeastPatient(t *testing.T) {
 	assert.Equal(t, time.Second, one.patience)
 	assert.Equal(t, time.Second, other.patience)
 	assert.Zero(t, w.states[0])
+}
+
+// Who failed before, and who has to do with a part that is suspect, holds up nobody else.
+func TestWhoHasAReasonToHangTakesTheSlowLane(t *testing.T) {
+	for name, test := range map[string]struct {
+		slow    bool
+		suspect uint8
+		lane    int
+	}{
+		"neither":                {false, 0, promptLane},
+		"failed before":          {true, 0, slowLane},
+		"of a part that did not": {false, 7, slowLane},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := laneOf()
+			w.states[test.suspect].suspect = test.suspect > 0
+			w.enqueue([]*job{{task: &given{}, need: need{patience: time.Second, slow: test.slow, shard: 7}}})
+			synctest.Wait()
+			var turns [2]int
+			turns[test.lane] = 1
+			assert.Equal(t, turns, [2]int{w.lanes[promptLane].turns, w.lanes[slowLane].turns}, name)
+			w.close()
+		})
+	}
+}
+
+// Who had no answer stands behind no other who has none, where all are asked of one server too.
+func TestThoseOfTheSlowLaneHangBesideOneAnother(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		client, jobs := f.client(t), []*job(nil)
+		for i, lease := range leasesOf(t, client, "k", 3, time.Minute) {
+			lease.tenure.job.need = need{patience: time.Second << i, slow: true} // each a batch of its own
+			jobs = append(jobs, &lease.tenure.job)
+		}
+		var asked atomic.Int32
+		f.set(func() {
+			f.before = func(ctx context.Context, _ driver.Command) error {
+				asked.Add(1)
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		client.watchdog.enqueue(jobs)
+		synctest.Wait()
+		assert.EqualValues(t, 3, asked.Load())
+		f.heal()
+	})
 }
 
 // Those of several parts are due at the same time, of which one hangs.

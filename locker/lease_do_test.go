@@ -62,6 +62,15 @@ func TestWorkUnderALeaseHasTheCallersContext(t *testing.T) {
 		caller, stop := context.WithCancelCause(context.WithValue(t.Context(), key{}, "trace"))
 		caller, cancel := context.WithTimeout(caller, time.Hour)
 		defer cancel()
+		var release any
+		f.set(func() {
+			f.before = func(ctx context.Context, cmd driver.Command) error {
+				if mutexFamily.release.runs(cmd) || holdFamily.release.runs(cmd) {
+					release = ctx.Value(key{})
+				}
+				return nil
+			}
+		})
 		err := lease.Do(caller, func(ctx context.Context) error {
 			assert.Equal(t, "trace", ctx.Value(key{}))
 			got, _ := FromContext(ctx)
@@ -78,6 +87,7 @@ func TestWorkUnderALeaseHasTheCallersContext(t *testing.T) {
 		})
 		assert.Same(t, stopped, err)
 		assert.False(t, f.Exists("k"), "though the caller's context has ended")
+		assert.Equal(t, "trace", release)
 		assert.ErrorIs(t, lease.Err(), ErrReleased)
 	})
 }

@@ -910,12 +910,22 @@ func TestRefusalReachesTheWholeLine(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		f.set(func() { f.before = refusesScript(mutexFamily.acquire, driver.NewServerError("NOPERM no")) })
+		var asked atomic.Int32
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if !mutexFamily.acquire.runs(cmd) {
+					return nil
+				}
+				asked.Add(1)
+				return driver.NewServerError("NOPERM no")
+			}
+		})
 		for range n {
 			refusal, ok := errors.AsType[*driver.ServerError](<-failed)
 			require.True(t, ok)
 			assert.Equal(t, "NOPERM", refusal.Code)
 		}
+		assert.EqualValues(t, 1, asked.Load(), "for all of them")
 		assert.Empty(t, c.lines.byRecord)
 	})
 }
@@ -945,21 +955,23 @@ func TestTryLockDoesNotOvertakeTheLine(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		held, err := f.client(t, Label("stranger")).Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		m := f.client(t, Label("me")).Mutex("k")
+		m := f.client(t, Label("me")).Mutex("k", Metadata("job|7"))
 		holder := func() string {
 			_, err := m.TryLock(t.Context())
 			locked, ok := errors.AsType[*LockedError](err)
 			require.True(t, ok, "%v", err)
-			return locked.Holder.Label
+			assert.Equal(t, "k", locked.Name)
+			assert.Equal(t, Exclusive, locked.Holder.Mode)
+			return locked.Holder.Label + " " + locked.Holder.Metadata
 		}
 		got := inLine(t, m, 2)
-		assert.Equal(t, "stranger", holder())
+		assert.Equal(t, "stranger ", holder())
 		f.Del("k") // unnoticed by those who wait
-		assert.Equal(t, "me", holder())
+		assert.Equal(t, "me job|7", holder())
 		time.Sleep(pollInterval)
 		lease := granted(got[0])
 		require.NotNil(t, lease)
-		assert.Equal(t, "me", holder())
+		assert.Equal(t, "me job|7", holder())
 		require.NoError(t, lease.Unlock(t.Context()))
 		require.NotNil(t, granted(got[1]))
 		assert.ErrorIs(t, held.Unlock(t.Context()), ErrTaken)
