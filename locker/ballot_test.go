@@ -394,6 +394,13 @@ func mutexAt(id byte, left int64) []any {
 	return []any{"string", record(fakeID(id), millis(9000), "me|"), left, "1000", int64(0)}
 }
 
+// The same where the node has drawn another token.
+func otherTokenAt(id byte, token int) []any {
+	reply := mutexAt(id, 5000)
+	reply[1] = fmt.Sprintf("gl1|m|%s|%d|9000|me|", fakeID(id), token)
+	return reply
+}
+
 // Holds of a lock with owners, which end at these times of the node's clock.
 func holdsAt(now int64, until map[byte]int64) []any {
 	fields := []any{"gl1", "rw"}
@@ -437,6 +444,9 @@ func TestInspectVerdict(t *testing.T) {
 			holdsAt(1000, map[byte]int64{'a': 4000, 'b': 500}),
 			holdsAt(90000, map[byte]int64{'a': 94000, 'b': 95000}),
 			holdsAt(5, map[byte]int64{'b': 2005, 'c': 9000})), map[string]int64{"owner a": 3000, "owner b": 2000}, 2},
+		{"readers that have all run out", votes(
+			holdsAt(9000, map[byte]int64{'a': 9000}), holdsAt(9000, map[byte]int64{'a': 8000}), nothingAt), nil, 2},
+		{"of several, the one that most nodes have", votes(nil, mutexAt('b', 9000), mutexAt('a', 3000), mutexAt('a', 4000), nil), map[string]int64{"": 3000}, 0},
 		{"two kinds", votes(mutexAt('a', 5000), holdsAt(0, map[byte]int64{'z': 7000}), mutexAt('a', 4000)), map[string]int64{"": 4000}, 2},
 	} {
 		v, err, ok := inspectVerdict(test.votes)
@@ -471,6 +481,9 @@ func TestInspectVerdict(t *testing.T) {
 		{"one is not known, another silent", votes(nil, nothingAt, young(nothingAt)), ""},
 		{"five", votes(mutexAt('a', 1), nothingAt, nothingAt, young(nothingAt), young(nothingAt)), "string"},
 		{"five, and no majority", votes(mutexAt('a', 1), nothingAt, nothingAt, nothingAt, young(nothingAt)), "none"},
+		{"of several, the one that fewer nodes may have forgotten", votes(young(mutexAt('b', 1)), mutexAt('b', 1), mutexAt('a', 1), mutexAt('a', 1), nil), "string"},
+		{"one that nodes have written differently", votes(otherTokenAt('a', 7), mutexAt('a', 1), nothingAt), "string"},
+		{"something foreign at one", votes(anothers, nothingAt, nothingAt), "none"},
 		{"something foreign", votes(anothers, young(nothingAt), young(nothingAt)), ""},
 		{"something foreign, and not held", votes(anothers, anothers, young(nothingAt)), "list"},
 		{"holds", votes(holdsAt(0, map[byte]int64{'a': 9}), young(nothingAt), nothingAt), "hash"},
@@ -499,6 +512,9 @@ func TestInspectVerdict(t *testing.T) {
 	assert.Equal(t, "string", v.([]any)[0])
 	v, _, _ = inspectVerdict(votes(list, nil, mutexAt('a', 1)))
 	assert.Equal(t, "string", v.([]any)[0], "it may be held")
+	short := []any{"string", "gl1|m|1", int64(-1), "1000", int64(0)}
+	v, _, _ = inspectVerdict(votes(short, short, nothingAt))
+	assert.Equal(t, short[:2], v.([]any)[:2], "it only begins as one of ours does")
 	set := []any{"set", "", int64(-1), "1000", int64(0)}
 	for range 20 { // of the order of a map
 		v, _, _ = inspectVerdict(votes(set, nil, list))
@@ -511,6 +527,8 @@ func TestInspectVerdict(t *testing.T) {
 func TestBreakVerdict(t *testing.T) {
 	broken := append([]any{int64(1)}, mutexAt('a', 5000)[1:4]...)
 	others := append([]any{int64(-1)}, mutexAt('b', 5000)[1:4]...)
+	anothers := append([]any{int64(-1)}, otherTokenAt('b', 7)[1:4]...)
+	over := append([]any{int64(-1)}, holdsAt(9000, map[byte]int64{'a': 8000})[1:4]...)
 	foreign, none := []any{int64(-2), "list"}, []any{int64(0)}
 	young := func(reply any) any { return []any{int64(-5), int64(7000), reply} }
 	for _, test := range []struct {
@@ -525,6 +543,8 @@ func TestBreakVerdict(t *testing.T) {
 		{[3]any{foreign, foreign, broken}, 1},
 		{[3]any{foreign, foreign, none}, -2},
 		{[3]any{others, others, none}, -1},
+		{[3]any{others, anothers, none}, -1},
+		{[3]any{over, over, none}, 0},   // these have run out
 		{[3]any{others, none, none}, 0}, // what was let be is a leftover
 		{[3]any{broken, others, others}, 1},
 		{[3]any{foreign, others, others}, -1},

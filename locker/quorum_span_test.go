@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,5 +35,37 @@ func TestSpanCallsWhoWatchesItAtItsEnd(t *testing.T) {
 		assert.False(t, watch(1)(), "it has ended")
 		synctest.Wait()
 		assert.Equal(t, end+time.Second, called[1])
+	})
+}
+
+// Whichever of those who watch take that back, and in whatever order: the others are called.
+func TestSpanCallsTheOthersWhoWatchIt(t *testing.T) {
+	const watches = 4
+	var orders [][]int // in which some of them do so
+	for next := [][]int{nil}; len(next) > 0; next = next[1:] {
+		orders = append(orders, next[0])
+		for i := range watches {
+			if !slices.Contains(next[0], i) {
+				next = append(next, append(slices.Clone(next[0]), i))
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for _, order := range orders {
+			var s span
+			var called [watches]bool
+			var stops [watches]func() bool
+			for i := range stops {
+				stops[i] = s.OnEnd(func() { called[i] = true })
+			}
+			for _, i := range order {
+				assert.True(t, stops[i](), "%d of %v", i, order)
+			}
+			s.end()
+			synctest.Wait()
+			for i := range called {
+				assert.Equal(t, !slices.Contains(order, i), called[i], "%d, without %v", i, order)
+			}
+		}
 	})
 }
