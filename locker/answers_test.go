@@ -208,6 +208,19 @@ func TestUnlockOfALostLease(t *testing.T) {
 	})
 }
 
+// The documented limit of that: a server that had lost the lease before looks the same.
+func TestUnlockWithoutReplyTakesAnAbsentLockForReleased(t *testing.T) {
+	for name, kind := range map[string][]Option{"mutex": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			l, err := f.client(t).Mutex("k", kind...).Lock(t.Context())
+			require.NoError(t, err)
+			f.FlushAll()
+			f.set(func() { f.before = once("EVALSHA", errLostReply) })
+			assert.NoError(t, l.Unlock(t.Context()), name)
+		})
+	}
+}
+
 func TestDescribeHiccup(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		d := &describeOnce{fakeDeployment: f}

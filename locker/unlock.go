@@ -23,6 +23,8 @@ const (
 //     client that waited for it, without a request; or its owner has re-entered it,
 //     and holds it by another lease still. Then nothing is sent: the last of them
 //     to be unlocked frees it, and its outcome is that of all.
+//     Where a reply was lost, a lock that is absent when it is asked for again counts as
+//     released, though the server may have lost it before.
 //   - [ErrAbsent]: it had run out before; nobody holds it.
 //   - [ErrTaken]: it had run out before and is somebody else's now. Theirs is
 //     not touched.
