@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -56,21 +57,161 @@ func TestListFindsWhatIsHeld(t *testing.T) {
 	})
 }
 
-func TestListCanBeLeft(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeDeployment) {
-		c := f.client(t)
-		for i := range 10 {
-			_, err := c.Mutex(fmt.Sprint(i)).TryLock(t.Context())
-			require.NoError(t, err)
+// putLocks has all nodes know n locks, whose names are numbers.
+func (nodes fakeQuorum) putLocks(t *testing.T, n int) {
+	t.Helper()
+	for i := range n {
+		name, value := fmt.Sprintf("%03d", i), record(newID(), "30000", "me|")
+		for _, f := range nodes {
+			require.NoError(t, f.Set(name, value))
+			f.SetTTL(name, time.Minute)
 		}
-		n := 0
-		for range c.List(t.Context(), "") {
+	}
+}
+
+// Whoever has seen enough is shown nothing more, and nothing more is asked for.
+func TestListCanBeLeft(t *testing.T) {
+	administered(t, func(t *testing.T, nodes fakeQuorum, client func(...ClientOption) *Client) {
+		nodes.putLocks(t, 3*listBatch)
+		c, n := client(), 0
+		for _, err := range c.List(t.Context(), "") {
+			require.NoError(t, err)
 			if n++; n == 3 {
+				synctest.Wait()
+				for _, f := range nodes {
+					f.reset()
+				}
 				break
 			}
 		}
 		assert.Equal(t, 3, n)
+		synctest.Wait()
+		for _, f := range nodes {
+			assert.Zero(t, len(f.commands()))
+		}
 	})
+}
+
+// What comes after an error, and could be looked at, does not hide it.
+func TestListEndsWithTheFirstError(t *testing.T) {
+	administered(t, func(t *testing.T, nodes fakeQuorum, client func(...ClientOption) *Client) {
+		c, names := client(), []string(nil)
+		nodes.putLocks(t, 3*listBatch)
+		for _, f := range nodes {
+			f.set(func() {
+				f.before = func(_ context.Context, cmd driver.Command) error {
+					if keys := cmd.Keys(); len(keys) > 0 && keys[0] == "000" {
+						return errLostReply
+					}
+					return nil
+				}
+			})
+		}
+		var last error
+		for found, err := range c.List(t.Context(), "") {
+			require.NoError(t, last)
+			if last = err; err == nil {
+				names = append(names, found.Name)
+			}
+		}
+		assert.ErrorIs(t, last, ErrUnavailable)
+		_, voted := errors.AsType[*QuorumError](last)
+		assert.Equal(t, len(nodes) > 1, voted, "%v", last)
+		assert.Empty(t, names)
+	})
+}
+
+// A walked deployment answers in its own way what List goes by, and does not tell what it is.
+type walked struct {
+	*fakeDeployment
+	scan  func(cursor string) driver.Value // nil: what is there
+	slots func() (driver.Value, error)
+}
+
+func (w *walked) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := w.fakeDeployment.Connect(ctx)
+	return walkedConn{driver.Wrapper{Conn: conn}, w}, err
+}
+
+type walkedConn struct {
+	driver.Wrapper
+	*walked
+}
+
+func (c walkedConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
+	switch name := cmd.Name(); {
+	case name == "CLUSTER":
+		return c.slots()
+	case name == "SCAN" && c.scan != nil:
+		return c.scan(cmd.Args[1]), nil
+	}
+	return c.Wrapper.Do(ctx, cmd)
+}
+
+// noCluster is what a server says that is none.
+func noCluster() (driver.Value, error) {
+	return nil, driver.NewServerError("ERR This instance has cluster support disabled")
+}
+
+// walk runs a test with a client of w, on which the locks a, b and c are held.
+func (w *walked) walk(t *testing.T, test func(t *testing.T, c *Client)) {
+	t.Helper()
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		w.fakeDeployment = f
+		c, err := New(w)
+		require.NoError(t, err)
+		defer c.Close()
+		for _, name := range []string{"a", "b", "c"} {
+			must(t, c.Mutex(name))
+		}
+		test(t, c)
+	})
+}
+
+// SCAN may come by a key more than once, in a step and in several.
+func TestListGoesThroughAllStepsAndTellsALockOnce(t *testing.T) {
+	steps := map[string]driver.Value{
+		"0":  []any{"17", []any{"b", "a", "gone", "b"}},
+		"17": []any{"5", []any{}},
+		"5":  []any{"0", []any{"a", "c"}},
+	}
+	w := &walked{slots: noCluster, scan: func(cursor string) driver.Value { return steps[cursor] }}
+	w.walk(t, func(t *testing.T, c *Client) { assert.Len(t, listed(t, c, ""), 3) })
+}
+
+func TestListOfAnUnknownFormFails(t *testing.T) {
+	for _, odd := range []driver.Value{
+		nil, "0", []any{}, []any{"0"}, []any{int64(0), []any{"a"}}, []any{"0", "a"}, []any{"0", []any{"a"}, ""},
+	} {
+		w := &walked{slots: noCluster, scan: func(string) driver.Value { return odd }}
+		w.walk(t, func(t *testing.T, c *Client) { assert.ErrorContains(t, failure(t, t.Context(), c), "list", "%v", odd) })
+	}
+}
+
+// Where the driver does not tell what it leads to the server is asked, and only its word that it is no Cluster
+// makes it none.
+func TestListWhereTheDriverDoesNotTellOfACluster(t *testing.T) {
+	master := []any{"host", int64(6379), "id"}
+	for name, test := range map[string]struct {
+		slots func() (driver.Value, error)
+		want  error
+	}{
+		"no Cluster": {noCluster, nil},
+		"a Cluster":  {func() (driver.Value, error) { return []any{[]any{int64(0), int64(16383), master}}, nil }, nil},
+		"no reply":   {func() (driver.Value, error) { return nil, errLostReply }, ErrUnavailable},
+		"no master":  {func() (driver.Value, error) { return []any{}, nil }, ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &walked{slots: test.slots}
+			w.walk(t, func(t *testing.T, c *Client) {
+				if test.want != nil {
+					assert.ErrorIs(t, failure(t, t.Context(), c), test.want)
+					return
+				}
+				assert.Len(t, listed(t, c, ""), 3)
+			})
+		})
+	}
 }
 
 // failure returns the error with which List ends.
@@ -157,7 +298,9 @@ func TestListTellsWhyItEnds(t *testing.T) {
 			assert.NotErrorIs(t, err, context.DeadlineExceeded, command)
 		}
 		refuse("", nil)
+		begun := time.Now()
 		require.NoError(t, c.Close())
+		assert.Zero(t, time.Since(begun), "no request is left")
 		assert.ErrorIs(t, failure(t, t.Context(), c), ErrClosed)
 	})
 }
@@ -227,7 +370,7 @@ func TestMasterKeys(t *testing.T) {
 
 	_, err = masterKeys([]any{})
 	assert.ErrorIs(t, err, ErrUnavailable)
-	for _, odd := range []driver.Value{[]any{"x"}, []any{[]any{int64(-1), int64(5), node("a")}}, []any{[]any{"0", "5", node("a")}},
+	for _, odd := range []driver.Value{[]any{"x"}, []any{[]any{int64(-1), int64(5), node("a")}}, []any{[]any{"0", int64(5), node("a")}}, []any{[]any{int64(0), "5", node("a")}},
 		[]any{[]any{int64(5), int64(4), node("a")}}, []any{[]any{int64(5), int64(16384), node("a")}}} {
 		_, err = masterKeys(odd)
 		assert.Error(t, err)
