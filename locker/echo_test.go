@@ -180,6 +180,23 @@ func TestShortWaitsFindOutTogetherThatNothingIsHeard(t *testing.T) {
 	})
 }
 
+// Nor does the silence end where one of several gives up.
+func TestSilenceGoesOnForThoseWhoWaitOn(t *testing.T) {
+	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+		held := f.hold(t)
+		other := must(t, f.client(t).Mutex("other"))
+		f.setDeaf(true)
+		got := background(t, c.Mutex("k"))
+		_, err := c.Mutex("other").Lock(within(t, time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(foundDeaf)
+		synctest.Wait()
+		assert.Contains(t, s.heardOf(), Subscription{Err: errDeaf})
+		handOver(t, held, got)
+		require.NoError(t, other.Unlock(t.Context()))
+	})
+}
+
 // The server that does not take the echo, for whatever reason, has not said that it arrives.
 func TestErrorOfTheEchoIsNoVerdict(t *testing.T) {
 	withoutRaceDetector(t)
@@ -278,10 +295,13 @@ func TestEchoIsBounded(t *testing.T) {
 				return ctx.Err()
 			}
 		})
-		got := background(t, f.client(t).Mutex("k"))
+		c, subscribed := f.client(t), f.subscriptions()
+		got := background(t, c.Mutex("k"))
+		go c.Mutex("k", Retry(Constant(time.Second))).Lock(t.Context()) // for whom the hub wakes up meanwhile
 		time.Sleep(3 * echoAfter)
 		synctest.Wait()
 		assert.Equal(t, []time.Duration{echoTime, echoTime}, took)
+		assert.Equal(t, subscribed+1, f.subscriptions(), "nothing is known before the server has taken the echo")
 		handOver(t, held, got)
 	})
 }

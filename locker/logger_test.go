@@ -118,6 +118,27 @@ func TestLogOfWarnings(t *testing.T) {
 	})
 }
 
+// A lock that may have been another's is a reason to look; one that Close gives up is none.
+func TestLogLevelOfTheEndOfALease(t *testing.T) {
+	for level, ends := range map[slog.Level][]HoldEnd{
+		slog.LevelDebug: {{}, {Detached: true}, {HandedOn: true}},
+		slog.LevelInfo:  {{Lost: &LostError{Reason: ErrClosed}}},
+		slog.LevelWarn:  {{Lost: &LostError{}}, {Lost: &LostError{Reason: ErrTaken}}, {Err: ErrTaken}, {Err: ErrAbsent}, {Err: ErrUnknown}},
+	} {
+		for _, e := range ends {
+			for _, from := range []slog.Level{level, level + 1} {
+				var out bytes.Buffer
+				logger{slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: from}))}.holdEnd(t.Context(), e)
+				if from > level {
+					assert.Empty(t, out.String())
+				} else {
+					assert.Contains(t, out.String(), "level="+level.String(), e.Outcome())
+				}
+			}
+		}
+	}
+}
+
 func TestNilLoggerIsInvalid(t *testing.T) {
 	_, err := New(instant{}, Logger(nil))
 	assert.ErrorIs(t, err, ErrInvalid)

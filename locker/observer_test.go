@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -93,12 +94,15 @@ func TestObserverIsToldOfACallThatPanics(t *testing.T) {
 	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
 		held, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		panics := func(int, float64) (time.Duration, bool) { panic("mine") }
+		panics := func(int, float64) (time.Duration, bool) { time.Sleep(time.Second); panic("mine") }
 		assert.PanicsWithValue(t, "mine", func() { _, _ = c.Mutex("k", Retry(panics)).Lock(t.Context()) })
 		require.Len(t, s.locks, len(s.starts))
 		e := s.locks[1]
 		assert.Equal(t, "error", e.Outcome())
 		assert.EqualError(t, e.Err, "locker: the call panicked")
+		assert.Equal(t, LockInfo{Name: "k", Mode: Exclusive, TTL: DefaultTTL}, e.LockInfo)
+		assert.Equal(t, "lock", e.Op)
+		assert.Equal(t, time.Second, e.Wait)
 		require.NoError(t, held.Unlock(t.Context()))
 		assert.Len(t, s.holds, 1)
 	})
@@ -372,10 +376,14 @@ func TestObserverIsToldOfRenewals(t *testing.T) {
 		ttl := 10 * time.Second
 		lease, err := c.Mutex("k", TTL(ttl)).Lock(t.Context())
 		require.NoError(t, err)
-		time.Sleep(ttl/3 + time.Millisecond)
+		f.set(func() {
+			f.before = func(context.Context, driver.Command) error { time.Sleep(time.Millisecond); return nil }
+		})
+		time.Sleep(ttl/3 + 2*time.Millisecond)
 		synctest.Wait()
 		require.NotEmpty(t, s.renewals)
 		first := s.renewals[0]
+		assert.Equal(t, time.Millisecond, first.Took)
 		assert.Equal(t, LockInfo{Name: "k", Mode: Exclusive, TTL: ttl}, first.LockInfo)
 		assert.NoError(t, first.Err)
 		assert.Zero(t, first.Late)
@@ -586,6 +594,79 @@ func TestObserverIsToldOfTheSubscription(t *testing.T) {
 		require.NotNil(t, granted(got))
 		require.NoError(t, c.Close())
 		assert.Len(t, s.subscriptions, 1, "that it ends with the client is no news")
+	})
+}
+
+// A scriptedSubscription is told what becomes of it.
+type scriptedSubscription struct {
+	driver.Subscription
+	told chan error
+}
+
+func (s scriptedSubscription) Add(context.Context, ...string) error { return nil }
+func (s scriptedSubscription) Close() error                         { return nil }
+
+func (s scriptedSubscription) Receive(ctx context.Context) (driver.Message, error) {
+	select {
+	case err := <-s.told:
+		return driver.Message{}, err
+	case <-ctx.Done():
+		return driver.Message{}, ctx.Err()
+	}
+}
+
+// A scripted deployment subscribes by that.
+type scripted struct {
+	*fakeDeployment
+	sub scriptedSubscription
+}
+
+func (s scripted) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := s.fakeDeployment.Connect(ctx)
+	return scriptedConn{c.(*fakeConn), s.sub}, err
+}
+
+type scriptedConn struct {
+	*fakeConn
+	sub scriptedSubscription
+}
+
+func (c scriptedConn) Subscribe(context.Context) (driver.Subscription, error) { return c.sub, nil }
+
+func TestObserverIsToldWhatBecomesOfASubscription(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		s, told := &seen{}, make(chan error)
+		c, err := NewQuorum([]driver.Connector{nodes[0], scripted{nodes[1], scriptedSubscription{told: told}}, nodes[2]}, s.observer())
+		require.NoError(t, err)
+		defer c.Close()
+		must(t, nodes.client(t, QuorumConfig{}).Mutex("k"))
+		go c.Mutex("k").Lock(t.Context())
+		missed := fmt.Errorf("%w: the connection was lost", driver.ErrGap)
+		told <- missed
+		told <- errLostReply
+		time.Sleep(resubscribePause)
+		synctest.Wait()
+		var ofIt []Subscription
+		for _, e := range s.heardOf() {
+			if e.Node == 1 {
+				ofIt = append(ofIt, e)
+			}
+		}
+		up := Subscription{Node: 1, Listening: true}
+		assert.Equal(t, []Subscription{up, {Node: 1, Listening: true, Gap: true, Err: missed}, {Node: 1, Err: errLostReply}, up}, ofIt)
+	})
+}
+
+// An observer takes its time to hear that the lock was taken.
+func TestObserverIsToldOfALossBeforeTheLeaseWasHad(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		s, slow := &seen{}, Observe(Observer{LockEnd: func(context.Context, LockEnd) { time.Sleep(time.Minute) }})
+		lease := must(t, f.client(t, s.observer(), slow).Mutex("k", NoRenewal()))
+		synctest.Wait()
+		assert.ErrorIs(t, lease.Err(), ErrLost)
+		require.Len(t, s.holds, 1)
+		assert.Equal(t, "lost_deadline", s.holds[0].Outcome())
 	})
 }
 
