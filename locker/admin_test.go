@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +73,7 @@ func TestForceReleaseFromAskedAgainSparesTheNextHolder(t *testing.T) {
 				assert.ErrorIs(t, err, ErrTaken)
 				locked, ok := errors.AsType[*LockedError](err)
 				require.True(t, ok, "%v", err)
+				assert.Equal(t, "k", locked.Name)
 				assert.Equal(t, "the next", locked.Holder.Label)
 				assert.NoError(t, next.Extend(t.Context(), DefaultTTL))
 				require.NoError(t, next.Unlock(t.Context()))
@@ -271,6 +273,23 @@ func TestForceReleaseFromAHoldThatHasRunOut(t *testing.T) {
 		_, err = admin.ForceReleaseFrom(t.Context(), "k", seen.Holders...)
 		assert.ErrorIs(t, err, ErrAbsent)
 	})
+}
+
+// The holds of one holder are told as one, which is good for as long as the longest of them.
+func TestHoldsOfOneHolderAreToldTogether(t *testing.T) {
+	first, last := []any{newID(), "w|1000|30000|3|me|label|x"}, []any{newID(), "w|5000|30000|7|me|label|x"}
+	lapsed, other := []any{newID(), "w|100|30000|9|me|label|x"}, []any{newID(), "w|2000|30000|5|me|label|y"}
+	for _, fields := range [][]any{slices.Concat(first, last, lapsed, other), slices.Concat(last, lapsed, first, other)} {
+		holders := parseHolds(fields, 100)
+		require.Len(t, holders, 2)
+		for i := range holders {
+			holders[i].leases = ""
+		}
+		assert.Equal(t, []Holder{
+			{Mode: Writing, Owner: "me", Label: "label", Metadata: "x", Holds: 2, Token: 7, Remaining: 4900 * time.Millisecond},
+			{Mode: Writing, Owner: "me", Label: "label", Metadata: "y", Holds: 1, Token: 5, Remaining: 1900 * time.Millisecond},
+		}, holders)
+	}
 }
 
 // What is told of a holder can be printed and compared, and is not what Attach wants.

@@ -39,6 +39,21 @@ func TestCloseEndsContextsInTime(t *testing.T) {
 	})
 }
 
+func TestCloseBesideAnotherGivesTheSameAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		must(t, c.Mutex("k"))
+		f.hang()
+		first := make(chan error, 1)
+		go func() { first <- c.Close() }()
+		synctest.Wait()
+		err := c.Close()
+		assert.ErrorIs(t, err, ErrUnknown)
+		assert.Equal(t, <-first, err)
+		f.heal()
+	})
+}
+
 func TestCloseRacesUnlock(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T, f *fakeDeployment) {

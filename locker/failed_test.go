@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -46,6 +47,35 @@ func TestOutageNamesThePackageOnce(t *testing.T) {
 		assert.EqualError(t, err, `locker: server unavailable: no reply in time (context deadline exceeded)`)
 		f.heal()
 	})
+}
+
+// What a driver says is told in the words of this package, and stays in the chain.
+func TestWhatADriverSaysIsToldInTheWordsOfThePackage(t *testing.T) {
+	words := []error{ErrClosed, ErrUnavailable, ErrInvalid, ErrPermission, ErrForeign, driver.ErrUnsupported}
+	odd := driver.NewServerError("ERR an error that nobody knows")
+	for _, test := range []struct{ err, word error }{
+		{driver.ErrClosed, ErrClosed},
+		{driver.NotSent(fmt.Errorf("pool: %w", driver.ErrClosed)), ErrClosed},
+		{errLostReply, ErrUnavailable},
+		{driver.NewServerError("LOADING Redis is loading the dataset in memory"), ErrUnavailable},
+		{driver.NewServerError("NOPERM this user has no permissions to run the 'zadd' command"), ErrPermission},
+		{driver.NewServerError("WRONGTYPE Operation against a key holding the wrong kind of value"), ErrForeign},
+		{fmt.Errorf("%w: EVAL", driver.ErrUnsupported), driver.ErrUnsupported},
+		{odd, odd},
+	} {
+		told := requestError("k", test.err)
+		for _, word := range words {
+			assert.Equal(t, word == test.word, errors.Is(told, word), "%v is %v", told, word)
+		}
+		if test.word != ErrClosed {
+			assert.ErrorIs(t, told, test.err)
+		}
+		assert.Regexp(t, "^locker: ", told)
+		assert.NotRegexp(t, ": locker: ", told)
+	}
+	for _, said := range []error{nil, ErrClosed, failed("ask", ErrUnavailable, errLostReply), invalid("a node twice")} {
+		assert.Equal(t, said, requestError("k", said), "is in these words already")
+	}
 }
 
 // Whoever reads an error in a log must see from it what has failed.

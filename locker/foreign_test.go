@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golocker/golocker/locker/driver"
 )
 
 // foreignCalls are those that report what is no lock of their kind, each by what it is
@@ -231,6 +233,23 @@ func TestForeignRepliesWithoutATTLAreRead(t *testing.T) {
 	assert.Equal(t, &ForeignError{Name: "k", Type: "list"}, err)
 	_, _, err = r.attached(reply)
 	assert.Equal(t, &ForeignError{Name: "k", Type: "list"}, err)
+}
+
+// As scripts say it, and servers before 7.0 around that.
+func TestForeignPartsAreNamed(t *testing.T) {
+	for reply, part := range map[string]string{
+		"GL1FOREIGN hold of another form": "hold",
+		"GL1FOREIGN fencing token":        "fencing token",
+		"ERR Error running script (call to f_ab): @user_script:7: GL1FOREIGN fencing token": "fencing token",
+		"WRONGTYPE Operation against a key holding the wrong kind of value":                 "side key",
+	} {
+		err := driver.NewServerError(reply)
+		foreign, ok := errors.AsType[*ForeignError](requestError("k", err))
+		require.True(t, ok, reply)
+		assert.Equal(t, "k", foreign.Name)
+		assert.Equal(t, part, foreign.Type)
+		assert.ErrorIs(t, foreign, err)
+	}
 }
 
 // A PTTL of 0 is what is left of the last millisecond: that nothing expires would be a reason to delete it.

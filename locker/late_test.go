@@ -349,9 +349,12 @@ func TestAttachKnowsEachOfItsEarlierAttempts(t *testing.T) {
 // request. An answer that says nothing of the lease ends that, as the server would not say more of the next.
 func TestAttachAsksForTheLatestOfItsEarlierAttempts(t *testing.T) {
 	var a attaching
-	for i := range maxUnsure + 2 {
-		a.unsure("old", strconv.Itoa(i))
+	var forget []func()
+	for i := range maxUnsure + 4 {
+		forget = append(forget, a.unsure("old", strconv.Itoa(i)))
 	}
+	forget[3]()
+	forget[11]()
 	asked := func(answer error) (ids []string) {
 		assert.ErrorIs(t, a.try("old", func(unsure string) error {
 			ids = append(ids, unsure)
@@ -359,8 +362,8 @@ func TestAttachAsksForTheLatestOfItsEarlierAttempts(t *testing.T) {
 		}), answer)
 		return ids
 	}
-	assert.Equal(t, []string{"9", "8", "7", "6", "5", "4", "3", "2"}, asked(ErrTaken))
-	assert.Equal(t, []string{"9"}, asked(ErrUnavailable))
+	assert.Equal(t, []string{"10", "9", "8", "7", "6", "5", "4", "2"}, asked(ErrTaken))
+	assert.Equal(t, []string{"10"}, asked(ErrUnavailable))
 }
 
 // Nothing is heard of a request that has taken the lock until the next one under the same id. The

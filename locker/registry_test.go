@@ -38,6 +38,21 @@ func TestRegistry(t *testing.T) {
 	})
 }
 
+// An unable driver opens nothing.
+type unable struct{ fakeDriver }
+
+func (unable) OpenConnector(driver.Config) (driver.Connector, error) {
+	return nil, driver.ErrUnsupported
+}
+
+func TestOpenOfWhatTheDriverCannotSaysSo(t *testing.T) {
+	Register("unable", unable{})
+	t.Cleanup(func() { delete(registry.drivers, "unable") })
+	_, err := Open("unable", "redis://localhost")
+	assert.ErrorIs(t, err, ErrInvalid)
+	assert.ErrorIs(t, err, driver.ErrUnsupported)
+}
+
 // Two arguments of one type are easily swapped, and errors are logged.
 func TestOpenWithItsArgumentsSwappedShowsNoPassword(t *testing.T) {
 	for _, dsn := range []string{"redis://user:hunter2@localhost:6379/0", "unix://:hunter2@/run/redis.sock", "user:hunter2@localhost", "hunter2@localhost"} {
