@@ -49,6 +49,7 @@ func FuzzKeys(f *testing.F) {
 func TestSlotTagsAreFixed(t *testing.T) {
 	assert.Equal(t, "__golocker:q:{k}:k", newKeys("k").queue)
 	assert.Equal(t, "__golocker:f:{1}:order:{1}", newKeys("order:{1}").fence)
+	assert.Equal(t, "__golocker:f:{a}:order:{a}", newKeys("order:{a}").fence)
 	assert.Equal(t, "__golocker:w:{20658}:a}b", newKeys("a}b").entries)
 	assert.Equal(t, "__golocker:v:{42430}:{}", newKeys("{}").void)
 	ofK := newKeys("k")

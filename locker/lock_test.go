@@ -433,6 +433,24 @@ func TestDetachAndAttach(t *testing.T) {
 	})
 }
 
+// It says of which one it is, and is left for that.
+func TestDetachedLeaseOfTheOtherSideIsTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		reader, writer := c.Mutex("k", ForReading()), c.Mutex("k", ForWriting())
+		for side, m := range map[Mode][2]*Mutex{Reading: {reader, writer}, Writing: {writer, reader}} {
+			id, err := must(t, m[0]).Detach(t.Context(), time.Minute)
+			require.NoError(t, err)
+			_, err = m[1].Attach(t.Context(), id)
+			assert.ErrorIs(t, err, ErrTaken)
+			assert.ErrorContains(t, err, "one for "+string(side))
+			lease, err := m[0].Attach(t.Context(), id)
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	})
+}
+
 func TestAttachOfUnknownOutcomeLeavesTheIdGood(t *testing.T) {
 	for name, opts := range map[string][]Option{
 		"plain": nil, "fenced": {Fenced()}, "reentrant": {Reentrant()}, "reader": {ForReading()},

@@ -176,6 +176,45 @@ func TestReentryUnderAnotherOwnerNamesTheDeadlock(t *testing.T) {
 	})
 }
 
+// Else goroutines that work under one lock would not exclude each other at the next.
+func TestTheContextOfALeaseGivesItsOwnerToNoOtherLock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c, elsewhere := f.client(t), newDeployment(t).client(t)
+		err := c.Mutex("k", Reentrant()).Do(t.Context(), func(ctx context.Context) error {
+			outer, _ := FromContext(ctx)
+			for _, m := range []*Mutex{c.Mutex("other", Reentrant()), elsewhere.Mutex("k", Reentrant())} {
+				lease, err := m.TryLock(ctx)
+				require.NoError(t, err)
+				assert.NotEqual(t, outer.Owner(), lease.Owner())
+				_, err = m.TryLock(ctx)
+				assert.ErrorIs(t, err, ErrLocked)
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		err = c.Mutex("plain").Do(t.Context(), func(ctx context.Context) error {
+			_, err := elsewhere.Mutex("plain").Lock(ctx)
+			return err
+		})
+		assert.NoError(t, err, "which is no deadlock")
+	})
+}
+
+// Of the sides of a read-write lock only readers do not wait for each other.
+func TestAnotherOwnerOfTheOtherSideUnderTheContextNamesTheDeadlock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		for _, sides := range [][2]Option{{ForReading(), ForWriting()}, {ForWriting(), ForReading()}, {ForWriting(), ForWriting()}} {
+			held := must(t, c.Mutex("k", sides[0]))
+			_, err := c.Mutex("k", sides[1], As(NewOwner()), WaitTimeout(time.Second)).Lock(held.Context())
+			assert.ErrorIs(t, err, ErrDeadlock)
+			require.NoError(t, held.Unlock(t.Context()))
+		}
+		_, err := c.Mutex("k", ForReading(), As(NewOwner())).Lock(must(t, c.Mutex("k", ForReading())).Context())
+		assert.NoError(t, err)
+	})
+}
+
 // A lease of a plain mutex, which the context carries still, has no owner to go by.
 func TestReentrantLockUnderTheContextOfAMutexHasAnOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
@@ -202,8 +241,12 @@ func TestOwnersThatCannotBe(t *testing.T) {
 		}
 		_, err := c.Mutex("k", Reentrant(), As(Owner{})).Lock(t.Context())
 		assert.ErrorIs(t, err, ErrInvalid)
-		_, err = c.Mutex("k", ForReading(), ReadTTL(time.Millisecond)).Lock(t.Context())
-		assert.ErrorIs(t, err, ErrInvalid)
+		for _, ttl := range []time.Duration{time.Millisecond, MinTTL - 1, MaxTTL + 1} {
+			_, err = c.Mutex("k", ForReading(), ReadTTL(ttl)).Lock(t.Context())
+			assert.ErrorIs(t, err, ErrInvalid, ttl)
+			_, err = c.Mutex("k", TTL(ttl)).Lock(t.Context())
+			assert.ErrorIs(t, err, ErrInvalid, ttl)
+		}
 		assert.Empty(t, f.commands())
 	})
 }

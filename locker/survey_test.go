@@ -64,15 +64,17 @@ func TestWarningsAtTheFirstContact(t *testing.T) {
 		err    error
 		want   []string
 	}{
-		"all is well":              {},
-		"volatile":                 {change: []string{"noeviction", "volatile-lru"}, want: []string{"eviction"}},
-		"all keys":                 {change: []string{"noeviction", "allkeys-lfu"}, want: []string{"eviction"}},
-		"a replica":                {change: []string{"role:master", "role:slave"}, want: []string{"replica"}},
-		"two":                      {change: []string{"role:master", "role:slave", "noeviction", "allkeys-random"}, want: []string{"eviction", "replica"}},
-		"no append-only file":      {change: []string{"aof_enabled:1", "aof_enabled:0"}},
-		"INFO forbidden":           {err: driver.NewServerError("NOPERM this user has no permissions to run the 'info' command")},
-		"the connection is lost":   {err: errors.New("connection reset")},
-		"a service that says less": {change: []string{soundInfo, "# Server\r\n"}},
+		"all is well":                {},
+		"volatile":                   {change: []string{"noeviction", "volatile-lru"}, want: []string{"eviction"}},
+		"all keys":                   {change: []string{"noeviction", "allkeys-lfu"}, want: []string{"eviction"}},
+		"a replica":                  {change: []string{"role:master", "role:slave"}, want: []string{"replica"}},
+		"two":                        {change: []string{"role:master", "role:slave", "noeviction", "allkeys-random"}, want: []string{"eviction", "replica"}},
+		"a replica, in a later word": {change: []string{"role:master", "role:replica"}, want: []string{"replica"}},
+		"no append-only file":        {change: []string{"aof_enabled:1", "aof_enabled:0"}},
+		"snapshots instead":          {change: []string{"aof_enabled:1", "aof_enabled:0", "rdb_saves:0", "rdb_saves:3"}},
+		"INFO forbidden":             {err: driver.NewServerError("NOPERM this user has no permissions to run the 'info' command")},
+		"the connection is lost":     {err: errors.New("connection reset")},
+		"a service that says less":   {change: []string{soundInfo, "# Server\r\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fakeDeployment) {
@@ -90,6 +92,33 @@ func TestWarningsAtTheFirstContact(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Commands find their way to a master there, whichever node was looked at.
+func TestNoWarningOfAReplicaInACluster(t *testing.T) {
+	assert.Empty(t, warnings(map[string]string{"role": "slave"}, true, false))
+}
+
+// A server that does not let itself be looked at is not asked again at every turn.
+func TestServerThatForbidsToBeSurveyedIsAskedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		asked := 0
+		f.set(func() {
+			f.before = func(_ context.Context, cmd driver.Command) error {
+				if cmd.Name() != "INFO" {
+					return nil
+				}
+				asked++
+				return driver.NewServerError("NOPERM this user has no permissions to run the 'info' command")
+			}
+		})
+		c := f.client(t, Observe(Observer{}))
+		for range 3 {
+			mustPair(t, c.Mutex("k"))
+			time.Sleep(2 * surveyLimit)
+		}
+		assert.Equal(t, 1, asked)
+	})
 }
 
 // Most clients connect at the first command, so that there may be no server yet.

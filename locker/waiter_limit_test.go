@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,9 @@ func assertCrowded(t *testing.T, err, reason error) {
 	t.Helper()
 	assert.ErrorIs(t, err, ErrTooManyWaiters)
 	assert.ErrorIs(t, err, reason)
+	wait, ok := errors.AsType[*WaitError](err)
+	require.True(t, ok, "%v", err)
+	assert.NotEmpty(t, wait.Name)
 	assert.Equal(t, "crowded", LockEnd{Err: err}.Outcome())
 }
 
