@@ -263,6 +263,36 @@ func TestBundleRefused(t *testing.T) {
 	}
 }
 
+// A refusal that is about one of them is its alone.
+func TestBundleRefusedForOneOfItsLeases(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		calls := renewCalls(holdMany(t, c, 3, TTL(time.Minute)), time.Minute)
+		forbidden := driver.NewServerError("NOPERM No permissions to access a key")
+		logRenewals(f, func(cmd driver.Command) error {
+			if slices.Contains(cmd.Keys(), "lock1") {
+				return forbidden
+			}
+			return nil
+		})
+		assert.Equal(t, []error{nil, forbidden, nil}, answers(c.deployment.runBatch(t.Context(), calls)))
+	})
+}
+
+// One that is gone is asked for alone, too, and the others go on together.
+func TestALeaseThatIsGoneIsNoReasonToAskForEach(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		c := f.client(t)
+		calls := renewCalls(holdMany(t, c, 3, TTL(time.Minute)), time.Minute)
+		f.Del("lock1")
+		log := logRenewals(f, nil)
+		for range 2 {
+			c.deployment.runBatch(t.Context(), calls)
+			assert.Equal(t, []int{3, 1}, log.take())
+		}
+	})
+}
+
 // Where a client does not know what it talks to, and in a Cluster, each lease has a
 // request of its own.
 func TestNoBundlesInACluster(t *testing.T) {

@@ -33,6 +33,20 @@ func TestMovedByAServerThatIsNoMasterIsWaitedFor(t *testing.T) {
 	}
 }
 
+// What a node of a Cluster answers itself beside that stays what it is.
+func TestOfABatchOnlyWhatIsSentAwaySaysThatTheServerIsANodeOfACluster(t *testing.T) {
+	l := newLink(nil)
+	l.described.Store(true)
+	l.misled.Store(true)
+	here, moved, lost := driver.Result{Value: "OK"}, driver.Result{Err: driver.NewServerError("MOVED 3999 127.0.0.1:6381")}, driver.Result{Err: errLostReply}
+	results := []driver.Result{here, moved, lost}
+	l.unmask(t.Context(), nil, results)
+	assert.Equal(t, here, results[0])
+	assert.ErrorIs(t, results[1].Err, ErrInvalid)
+	assert.ErrorIs(t, results[1].Err, moved.Err)
+	assert.Equal(t, lost, results[2])
+}
+
 // What else a node of a Cluster refuses does not tell that the client asks the wrong one.
 func TestWhatAMasterOfAClusterRefusesWithoutSendingAwayIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
