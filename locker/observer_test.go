@@ -756,13 +756,17 @@ func TestObserverThatEndsItsGoroutineIsToldTheRest(t *testing.T) {
 }
 
 func TestCloseTellsTheLast(t *testing.T) {
-	observe(t, func(t *testing.T, f *fakeDeployment, c *Client, s *seen) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		s, slow := &seen{}, Observe(Observer{HoldEnd: func(context.Context, HoldEnd) { time.Sleep(time.Second) }})
+		c := f.client(t, slow, s.observer())
 		for _, name := range []string{"a", "b", "c"} {
 			_, err := c.Mutex(name).Lock(t.Context())
 			require.NoError(t, err)
 		}
+		begun := time.Now()
 		require.NoError(t, c.Close())
 		assert.Len(t, s.holds, 3)
+		assert.Equal(t, 3*time.Second, time.Since(begun), "and waits no longer than for that")
 		s.holds = nil
 		require.NoError(t, c.Close())
 		assert.Empty(t, s.holds)

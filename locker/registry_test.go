@@ -39,7 +39,7 @@ func TestRegistry(t *testing.T) {
 }
 
 // An unable driver opens nothing.
-type unable struct{ fakeDriver }
+type unable struct{}
 
 func (unable) OpenConnector(driver.Config) (driver.Connector, error) {
 	return nil, driver.ErrUnsupported
