@@ -723,3 +723,27 @@ func TestQuorumTimeOfADriverIsNotTheCallers(t *testing.T) {
 		})
 	}
 }
+
+// A reader that waits at the nodes is no writer, whatever it is called. It is dead by now.
+func TestQuorumReaderThatWaitsKeepsNoOtherReaderOut(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		lease := must(t, c.Mutex("k", ForWriting()))
+		everywhere()
+		m := nodes.client(t, QuorumConfig{}, Label("W")).Mutex("k", ForReading())
+		dead := request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: "dead", tail: m.tail, ttl: m.ttl, px: m.px}
+		_, _, _, err := m.client.quorum.acquire(t.Context(), &dead, place{reservation: newID(), life: 4 * time.Second}, try{more: true}, new(taken))
+		require.ErrorIs(t, err, ErrLocked)
+		waits := 0
+		for _, f := range nodes {
+			if f.Exists(m.keys.entries) {
+				waits++
+			}
+		}
+		require.GreaterOrEqual(t, waits, majority(len(nodes)))
+		require.NoError(t, lease.Unlock(t.Context()))
+		synctest.Wait()
+		must(t, c.Mutex("k", ForReading()))
+	})
+}

@@ -226,3 +226,20 @@ func TestQuorumDetachBesideANodeThatHangs(t *testing.T) {
 		})
 	})
 }
+
+// Who takes a hold up on a quorum goes on as its owner, and re-enters as such.
+func TestQuorumTakingUpKeepsTheOwner(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		lease := must(t, nodes.client(t, QuorumConfig{}).Mutex("k", Reentrant()))
+		everywhere()
+		id, err := lease.Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		m := nodes.client(t, QuorumConfig{}).Mutex("k", Reentrant())
+		taken, err := m.Attach(t.Context(), id)
+		require.NoError(t, err)
+		assert.Equal(t, lease.Owner(), taken.Owner())
+		_, err = m.TryLock(taken.Context())
+		assert.NoError(t, err)
+	})
+}
