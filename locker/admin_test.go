@@ -198,6 +198,33 @@ func TestForceReleaseFromOneOfAnOwnersHoldsKeepsTheOtherAlone(t *testing.T) {
 	})
 }
 
+// The one that writes still reads, too. Which of its holds the server meets last is left to chance.
+func TestForceReleaseFromOneOfAnOwnersHoldsKeepsOneThatReadsTooAlone(t *testing.T) {
+	administered(t, func(t *testing.T, _ fakeQuorum, client func(...ClientOption) *Client) {
+		owner := As(NamedOwner("import"))
+		dead, writes, reads, admin := client(Label("dead")), client(), client(), client()
+		for range 10 {
+			must(t, dead.Mutex("k", ForWriting(), owner))
+			holds := []*Lease{must(t, writes.Mutex("k", ForWriting(), owner)), must(t, reads.Mutex("k", ForReading(), owner))}
+			everywhere()
+			seen, err := admin.Inspect(t.Context(), "k")
+			require.NoError(t, err)
+			for _, h := range seen.Holders {
+				if h.Label == "dead" {
+					_, err = admin.ForceReleaseFrom(t.Context(), "k", h)
+					require.NoError(t, err)
+				}
+			}
+			_, err = admin.Mutex("k", ForReading()).TryLock(t.Context())
+			require.ErrorIs(t, err, ErrLocked)
+			for _, l := range holds {
+				require.NoError(t, l.Unlock(t.Context()))
+			}
+			everywhere()
+		}
+	})
+}
+
 // Who could not get a lock knows who has it, and may be told that it is dead.
 func TestForceReleaseFromTheHolderOfALockedError(t *testing.T) {
 	for kind, opts := range exclusive {

@@ -131,3 +131,61 @@ func TestPlaceAboutToEndIsNotGrantedTheLock(t *testing.T) {
 		})
 	}
 }
+
+// Who waits by another version of the format is passed over, and keeps its place.
+func TestWaitersOfAnotherVersionAreSkippedByTheRelease(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": nil, "reentrant": {Reentrant()}, "reader": {ForReading()}, "writer": {ForWriting()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				var before []Option
+				if name != "mutex" && name != "reentrant" {
+					before = []Option{ForWriting()}
+				} else {
+					before = opts
+				}
+				held := must(t, f.client(t).Mutex("k", before...))
+				m := f.client(t).Mutex("k", opts...)
+				got := background(t, m)
+				other := newID()
+				_, err := f.ZAdd(m.keys.queue, 1, other)
+				require.NoError(t, err)
+				f.HSet(m.keys.entries, other, "gl2|what it wants")
+				require.NoError(t, held.Unlock(t.Context()))
+				lease := granted(got)
+				require.NotNil(t, lease)
+				assert.Equal(t, "gl2|what it wants", f.HGet(m.keys.entries, other))
+				assert.NoError(t, lease.Unlock(t.Context()))
+				_, err = f.ZScore(m.keys.queue, other)
+				assert.NoError(t, err)
+			})
+		})
+	}
+}
+
+// Who finds a lock that has run out unnoticed lets in those who waited before, and has not got it then, not even as
+// the only one who is left.
+func TestWhoFindsALockFreeLetsThoseInWhoWaited(t *testing.T) {
+	for name, opts := range map[string][]Option{"fenced": {Fenced()}, "reentrant": {Reentrant()}, "writer": {ForWriting()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				c := f.client(t)
+				m := c.Mutex("k", opts...)
+				must(t, m)
+				c.store.link.counts.Store(false) // else who does not listen is passed over
+				w := &request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: "other", tail: "|", ttl: m.ttl, px: m.px, fenced: m.cfg.fenced}
+				_, _, err := c.store.acquire(t.Context(), w, place{reservation: newID(), channel: "nobody", life: time.Minute})
+				require.ErrorIs(t, err, ErrLocked)
+				f.Del("k")
+				_, err = m.TryLock(t.Context())
+				assert.ErrorIs(t, err, ErrLocked)
+				if m.mode.owned() {
+					assert.NotEmpty(t, f.HGet("k", w.id))
+					return
+				}
+				record, err := f.Get("k")
+				require.NoError(t, err)
+				assert.Equal(t, w.id, recordID(record))
+			})
+		})
+	}
+}

@@ -97,6 +97,23 @@ func TestUpgradeBesideAWaiterWhoReadsNoMore(t *testing.T) {
 	})
 }
 
+// Nor beside one who reads still, but has stopped waiting to write without saying so.
+func TestUpgradeBesideOneThatWasAbandoned(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		read, _ := f.sides(t)
+		other, _ := f.sides(t, As(NamedOwner("other")))
+		lease := must(t, read)
+		must(t, other)
+		_, err := come(t, f.client(t).Mutex("k", ForWriting()), newID()) // for 3 s
+		require.ErrorIs(t, err, ErrLocked)
+		_, err = lease.TryUpgrade(t.Context())
+		assert.ErrorIs(t, err, ErrDeadlock)
+		time.Sleep(4 * time.Second)
+		_, err = lease.TryUpgrade(t.Context())
+		assert.ErrorIs(t, err, ErrLocked)
+	})
+}
+
 func TestUpgradeEndsWithTheLeaseItIsMadeFrom(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		read, _ := f.sides(t, NoRenewal(), TTL(3*time.Second))
