@@ -308,3 +308,15 @@ func TestALeaseWhoseKeyHoldsSomethingElseIsTaken(t *testing.T) {
 		}
 	}
 }
+
+// Nor is one of the same kind whose end cannot be read: it may keep everybody out.
+func TestABrokenHoldOfTheSameKindIsForeign(t *testing.T) {
+	for kind, opt := range map[string]Option{"x": Reentrant(), "rw": ForWriting()} {
+		bubble(t, func(t *testing.T, f *fakeDeployment) {
+			f.HSet("k", "gl1", kind, newID(), "what another version wrote")
+			_, err := f.client(t).Mutex("k", opt).TryLock(t.Context())
+			assert.ErrorIs(t, err, ErrForeign)
+			assert.True(t, f.Exists("k"))
+		})
+	}
+}

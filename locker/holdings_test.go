@@ -499,3 +499,21 @@ func TestEachReentryEndsAtItsTimeAndTheRenewalHasThatOfTheLast(t *testing.T) {
 		})
 	}
 }
+
+// Where no last token is known, tokens that goroutines passed along may have run ahead of the clock, also where the
+// record of what was there before has to be looked at.
+func TestEachFirstTokenRunsAheadOfTheClock(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": {Fenced()}, "reentrant": {Reentrant(), Fenced()}, "writer": {ForWriting(), Fenced()}} {
+		for _, over := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, record of another: %v", name, over), func(t *testing.T) {
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					if over {
+						f.HSet("k", "gl1", "x", newID(), "x|1|1000|0|somebody||")
+					}
+					lease := must(t, f.client(t).Mutex("k", opts...))
+					assert.Greater(t, lease.Token(), Token(time.Now().Add(2*time.Millisecond).UnixMicro()))
+				})
+			})
+		}
+	}
+}

@@ -636,3 +636,95 @@ func TestCallThatIsRefusedItsConnectionAfterALostReplyEnds(t *testing.T) {
 		})
 	}
 }
+
+// A request is executed twice while the lease lasts: it is that lease, by the token that it has, and lasts as long anew.
+func TestHoldThatIsAskedForTwiceIsTheSame(t *testing.T) {
+	for name, opt := range map[string]Option{"reentrant": Reentrant(), "reading": ForReading(), "writing": ForWriting()} {
+		for _, waits := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, others wait: %v", name, waits), func(t *testing.T) {
+				bubble(t, func(t *testing.T, f *fakeDeployment) {
+					m := f.client(t).Mutex("k", opt, Fenced())
+					require.NoError(t, must(t, f.client(t).Mutex("k", opt, Fenced())).Unlock(t.Context()))
+					r := &request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), owner: "job", tail: "|", ttl: m.ttl, px: m.px, fenced: true}
+					first, _, err := m.client.store.acquire(t.Context(), r, place{})
+					require.NoError(t, err)
+					if waits {
+						kind := opt
+						if m.mode == modeRead {
+							kind = ForWriting()
+						}
+						_, err = come(t, f.client(t).Mutex("k", kind), newID())
+						require.ErrorIs(t, err, ErrLocked)
+					}
+					time.Sleep(time.Second)
+					second, _, err := m.client.store.acquire(t.Context(), r, place{})
+					require.NoError(t, err)
+					assert.Equal(t, first, second)
+					h, ok := parseHold(f.HGet("k", r.id), time.Now().UnixMilli())
+					require.True(t, ok)
+					assert.Equal(t, m.ttl, h.Remaining)
+				})
+			})
+		}
+	}
+}
+
+// Giving up to take a lease up changes nothing of the lock that somebody else has by now.
+func TestATakingUpThatIsGivenUpLeavesTheLockOfOthers(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": nil, "reentrant": {Reentrant()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", opts...)
+				lease := must(t, m)
+				r := &request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), ttl: m.ttl}
+				_, err := m.client.store.link.run(t.Context(), unattachCall(r, newID(), false))
+				require.NoError(t, err)
+				assert.NoError(t, lease.Extend(t.Context(), DefaultTTL))
+			})
+		})
+	}
+}
+
+// That an attempt is over is remembered for the longest time that anybody has asked for.
+func TestWhatIsOverIsRememberedForTheLongestTime(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		m := f.client(t).Mutex("k")
+		must(t, m)
+		r := &request{name: m.name, keys: &m.keys, mode: m.mode, id: newID(), ttl: m.ttl}
+		for _, life := range []time.Duration{time.Minute, time.Second} {
+			_, err := m.client.store.link.run(t.Context(), m.client.store.giveUpCall(r, "", life))
+			require.NoError(t, err)
+			assert.Equal(t, time.Minute, f.TTL(m.keys.over(r.id)))
+		}
+	})
+}
+
+// Who cannot learn that it has taken a lease up gives that up: the lease is one again, and stays for who takes it up next.
+func TestATakingUpWhoseReplyIsLostLeavesOneLease(t *testing.T) {
+	for name, opts := range map[string][]Option{"mutex": nil, "reentrant": {Reentrant()}, "reader": {ForReading()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				m := f.client(t).Mutex("k", opts...)
+				id, err := must(t, m).Detach(t.Context(), time.Minute)
+				require.NoError(t, err)
+				f.set(func() {
+					f.after = func(_ context.Context, cmd driver.Command) error {
+						if isAttach(cmd) {
+							return errLostReply
+						}
+						return nil
+					}
+				})
+				_, err = m.Attach(t.Context(), id)
+				require.ErrorIs(t, err, ErrUnavailable)
+				f.heal()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				taken, err := m.Attach(t.Context(), id)
+				require.NoError(t, err)
+				require.NoError(t, taken.Unlock(t.Context()))
+				assert.False(t, f.Exists("k"))
+			})
+		})
+	}
+}

@@ -204,3 +204,34 @@ func BenchmarkManyReaders(b *testing.B) {
 		})
 	}
 }
+
+// Among so many holds that a server does not show them all at once, the one that lasts is met wherever it is.
+func TestAHoldIsMetAmongManyThatHaveRunOut(t *testing.T) {
+	f := &fakeDeployment{dial: startRedis(t)}
+	conn, err := f.Connect(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	line, c := commandLine{t, conn}, f.client(t)
+	for mode, kind := range map[string]struct {
+		letter string
+		same   []Option
+	}{"x": {"x", []Option{Reentrant()}}, "rw": {"w", []Option{ForReading(), ForWriting()}}} {
+		for i := range 3 { // it may be the first all the same
+			name, alive := fmt.Sprint(mode, i), newID()
+			end := strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10)
+			record := []string{"HSET", name, "gl1", mode, "w", end, alive, kind.letter + "|" + end + "|60000|0|alive||"}
+			for range 2000 {
+				record = append(record, newID(), kind.letter+"|1|1000|0|dead||")
+			}
+			line.do(record...)
+			line.do("PEXPIRE", name, "60000")
+			_, err := c.Mutex(name).TryLock(t.Context())
+			assert.ErrorIs(t, err, ErrForeign)
+			for _, opt := range kind.same {
+				_, err = c.Mutex(name, opt).TryLock(t.Context())
+				assert.ErrorIs(t, err, ErrLocked)
+			}
+			assert.Equal(t, int64(1), line.do("HEXISTS", name, alive))
+		}
+	}
+}

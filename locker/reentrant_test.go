@@ -560,3 +560,21 @@ func TestUnlockOfALeaseBesideOneThatIsDetachedSaysTheSameAgain(t *testing.T) {
 		assert.True(t, f.Exists("k"))
 	})
 }
+
+// Another process of the owner re-enters although somebody waits: for that one the owner would wait for itself.
+func TestOwnerNamedTheSameReentersBeforeThoseWhoWait(t *testing.T) {
+	for name, opt := range map[string]Option{"reentrant": Reentrant(), "writer": ForWriting()} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeDeployment) {
+				job := As(NamedOwner("job-17"))
+				here := must(t, f.client(t).Mutex("k", opt, job))
+				waiter := background(t, f.client(t).Mutex("k", opt))
+				there := must(t, f.client(t).Mutex("k", opt, job))
+				require.NoError(t, here.Unlock(t.Context()))
+				assert.Nil(t, granted(waiter))
+				require.NoError(t, there.Unlock(t.Context()))
+				assert.NotNil(t, granted(waiter))
+			})
+		})
+	}
+}
