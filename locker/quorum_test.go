@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -343,8 +344,13 @@ func TestQuorumTryLockOfNodesThatTurnOutToBeNew(t *testing.T) {
 func TestQuorumsThatCannotBe(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		for _, n := range []int{0, 1, 2, 4, 17} {
-			_, err := NewQuorum(make([]driver.Connector, n))
+			_, err := NewQuorum(slices.Repeat([]driver.Connector{f}, n))
 			assert.ErrorIs(t, err, ErrInvalid, "%d nodes", n)
+		}
+		for _, longest := range []time.Duration{-1, MinTTL - 1, MaxTTL + 1} {
+			_, err := NewQuorum([]driver.Connector{f, f, f}, QuorumConfig{LongestTTL: longest})
+			assert.ErrorIs(t, err, ErrInvalid)
+			assert.ErrorContains(t, err, "LongestTTL", "%v", longest)
 		}
 		_, err := NewQuorum([]driver.Connector{f, nil, f})
 		assert.ErrorIs(t, err, ErrInvalid)
