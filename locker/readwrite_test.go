@@ -652,23 +652,3 @@ func TestReadersKeepTheTokenOfTheLastWriter(t *testing.T) {
 		assert.False(t, f.Exists(read.keys.fence))
 	})
 }
-
-// A detached lease for writing is no one for reading, nor the other way round. It stays for who asks for what it is.
-func TestADetachedLeaseIsTakenUpForWhatItIs(t *testing.T) {
-	for _, writes := range []bool{false, true} {
-		bubble(t, func(t *testing.T, f *fakeDeployment) {
-			m, other := f.sides(t)
-			side := "for reading"
-			if writes {
-				m, other, side = other, m, "for writing"
-			}
-			id, err := must(t, m).Detach(t.Context(), time.Minute)
-			require.NoError(t, err)
-			_, err = other.Attach(t.Context(), id)
-			assert.ErrorIs(t, err, ErrTaken)
-			assert.ErrorContains(t, err, side)
-			_, err = m.Attach(t.Context(), id)
-			assert.NoError(t, err)
-		})
-	}
-}
