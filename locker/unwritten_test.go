@@ -60,7 +60,11 @@ func TestGiveUpThatCannotBeNotedIsNotDone(t *testing.T) {
 func TestServerThatTakesNoWritesDoesNotSayThatTheLeaseIsGone(t *testing.T) {
 	f := &fakeDeployment{dial: startRedis(t)}
 	for name, opts := range map[string][]Option{"plain": nil, "fenced": {Fenced()}, "writer": {ForWriting(), Fenced()}} {
-		for _, others := range []bool{false, true} {
+		another := []Option{Reentrant()}
+		if name == "writer" {
+			another = nil // a mutex
+		}
+		for others, by := range map[string][]Option{"": nil, "taken by the same kind of lock": opts, "taken by another kind": another} {
 			c := f.client(t)
 			m := c.Mutex(name, append(opts, NoRenewal())...)
 			lease, err := m.TryLock(t.Context())
@@ -70,10 +74,10 @@ func TestServerThatTakesNoWritesDoesNotSayThatTheLeaseIsGone(t *testing.T) {
 			id, err := detached.Detach(t.Context(), time.Minute)
 			require.NoError(t, err)
 			f.do(t, "DEL", name, name+" detached")
-			if others {
+			if others != "" {
 				other := f.client(t)
 				for _, k := range []string{name, name + " detached"} {
-					_, err := other.Mutex(k, opts...).TryLock(t.Context())
+					_, err := other.Mutex(k, by...).TryLock(t.Context())
 					require.NoError(t, err)
 				}
 			}
@@ -81,10 +85,10 @@ func TestServerThatTakesNoWritesDoesNotSayThatTheLeaseIsGone(t *testing.T) {
 			soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			err = lease.Unlock(soon)
 			cancel()
-			assert.ErrorIs(t, err, ErrUnavailable, "%s %v", name, others)
+			assert.ErrorIs(t, err, ErrUnavailable, "%s %s", name, others)
 			assert.NotErrorIs(t, err, ErrLost)
 			_, err = c.Mutex(name+" detached", opts...).Attach(t.Context(), id)
-			assert.ErrorIs(t, err, ErrUnavailable, "%s %v", name, others)
+			assert.ErrorIs(t, err, ErrUnavailable, "%s %s", name, others)
 			f.do(t, "REPLICAOF", "NO", "ONE")
 			f.do(t, "FLUSHALL")
 		}
