@@ -137,11 +137,9 @@ func TestWaitersOfAnotherVersionAreSkippedByTheRelease(t *testing.T) {
 	for name, opts := range map[string][]Option{"mutex": nil, "reentrant": {Reentrant()}, "reader": {ForReading()}, "writer": {ForWriting()}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fakeDeployment) {
-				var before []Option
-				if name != "mutex" && name != "reentrant" {
+				before := opts
+				if name == "reader" {
 					before = []Option{ForWriting()}
-				} else {
-					before = opts
 				}
 				held := must(t, f.client(t).Mutex("k", before...))
 				m := f.client(t).Mutex("k", opts...)

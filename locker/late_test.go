@@ -430,18 +430,23 @@ func TestLockWhoseAnswerComesWhenItsLeaseIsOverIsAskedForAgain(t *testing.T) {
 	})
 }
 
+// noRouteAfterOne makes a server that cannot be reached after one request.
+func noRouteAfterOne() func(context.Context, driver.Command) error {
+	requests := 0
+	return func(context.Context, driver.Command) error {
+		if requests++; requests > 1 {
+			return driver.NotSent(errors.New("no route"))
+		}
+		return nil
+	}
+}
+
 // Where that cannot be done, what the server has given for so long is given up.
 func TestLockWhoseAnswerComesWhenItsLeaseIsOverIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeDeployment) {
 		m := f.client(t).Mutex("k", TTL(10*time.Second))
-		requests := 0
 		f.set(func() {
-			f.before = func(context.Context, driver.Command) error {
-				if requests++; requests > 1 {
-					return driver.NotSent(errors.New("no route"))
-				}
-				return nil
-			}
+			f.before = noRouteAfterOne()
 			f.after = func(context.Context, driver.Command) error {
 				time.Sleep(9 * time.Second)
 				f.SetTTL("k", 10*time.Second) // as if it were executed only now
@@ -529,14 +534,8 @@ func TestTryWhoseRepetitionIsNotSentMayHaveBeenExecuted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fakeDeployment) {
 				m := f.client(t).Mutex("k", opts...)
-				requests := 0
 				f.set(func() {
-					f.before = func(context.Context, driver.Command) error {
-						if requests++; requests > 1 {
-							return driver.NotSent(errors.New("no route"))
-						}
-						return nil
-					}
+					f.before = noRouteAfterOne()
 					f.after = func(context.Context, driver.Command) error { return errLostReply }
 				})
 				_, err := m.TryLock(t.Context())

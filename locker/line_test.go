@@ -34,10 +34,10 @@ func refusesScript(s *script, err error) func(context.Context, driver.Command) e
 	}
 }
 
-// swallows makes a server that does not answer the script.
-func swallows(s *script) func(context.Context, driver.Command) error {
+// swallows makes a server that does not answer such a command.
+func swallows(is func(driver.Command) bool) func(context.Context, driver.Command) error {
 	return func(ctx context.Context, cmd driver.Command) error {
-		if s.runs(cmd) {
+		if is(cmd) {
 			<-ctx.Done()
 		}
 		return ctx.Err()
@@ -852,7 +852,7 @@ func TestNobodyStandsInLineOfAClientThatCloses(t *testing.T) {
 		c := f.client(t)
 		m := c.Mutex("k")
 		lease, other := granted(background(t, m)), must(t, c.Mutex("other"))
-		f.set(func() { f.before = swallows(mutexFamily.release) })
+		f.set(func() { f.before = swallows(mutexFamily.release.runs) })
 		unlocked := make(chan error, 1)
 		go func() { unlocked <- other.Unlock(t.Context()) }()
 		synctest.Wait()

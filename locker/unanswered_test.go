@@ -213,14 +213,7 @@ func TestALineTellsNothingOfAHolderWhoHasGivenTheLockUp(t *testing.T) {
 		require.NoError(t, lease.Extend(t.Context(), time.Hour), "so that it is not passed on")
 		leader := lockEnds(within(t, 2*time.Second), m)
 		synctest.Wait()
-		f.set(func() {
-			f.before = func(ctx context.Context, cmd driver.Command) error {
-				if !mutexFamily.release.runs(cmd) {
-					<-ctx.Done()
-				}
-				return ctx.Err()
-			}
-		})
+		f.set(func() { f.before = swallows(func(cmd driver.Command) bool { return !mutexFamily.release.runs(cmd) }) })
 		require.NoError(t, lease.Unlock(t.Context()))
 		time.Sleep(requestTime)
 		_, err := m.Lock(within(t, requestTime))
@@ -260,14 +253,7 @@ func TestALineTellsOfAHoldWhoseEndTheServerHasConfirmed(t *testing.T) {
 				time.Sleep(turnTime / 4) // too short for the leader to ask before
 				next := lockEnds(within(t, 2*requestTime), m)
 				time.Sleep(turnTime / 4)
-				f.set(func() {
-					f.before = func(ctx context.Context, cmd driver.Command) error {
-						if c.hangs(cmd) {
-							<-ctx.Done()
-						}
-						return ctx.Err()
-					}
-				})
+				f.set(func() { f.before = swallows(c.hangs) })
 				require.ErrorIs(t, c.end(f, lease), c.is)
 				if err := <-next; c.heard {
 					assert.ErrorIs(t, err, ErrLocked)
@@ -289,14 +275,7 @@ func TestALineIsToldNothingByAnUnlockThatIsRepeated(t *testing.T) {
 		require.NoError(t, lease.Extend(t.Context(), time.Hour), "so that it is not passed on")
 		leader := lockEnds(within(t, 2*time.Second), m)
 		synctest.Wait()
-		f.set(func() {
-			f.before = func(ctx context.Context, cmd driver.Command) error {
-				if isAcquire(cmd) {
-					<-ctx.Done()
-				}
-				return ctx.Err()
-			}
-		})
+		f.set(func() { f.before = swallows(isAcquire) })
 		require.NoError(t, lease.Unlock(t.Context()))
 		time.Sleep(requestTime)
 		next := lockEnds(within(t, requestTime), m)
