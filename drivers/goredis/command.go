@@ -13,21 +13,21 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A command is one that go-redis sends at most once, and not after its caller has
-// gone. It is never used again: a hook of the application may have kept it.
+// A command is sent by go-redis at most once, and not after its caller has
+// left. It is never used again: a hook of the application may have kept it.
 type command struct {
 	*redis.Cmd
 	of     *exchange
 	begun  atomic.Bool  // go-redis has begun to write it
-	writes atomic.Int32 // how often, as far as arguments tell
-	err    error        // what it has come to, which Cmd does not tell of the first one of a pipeline
+	writes atomic.Int32 // how often, as far as its arguments tell
+	err    error        // its outcome; Cmd may have another's error, if it is the first of a pipeline
 
-	moved   string // where a node has sent it last
-	movedAt int32  // after so many writes
+	moved   string // where a node has last redirected it
+	movedAt int32  // the number of writes by then
 }
 
-// newExchange returns that of cmds, which are the caller's again when the call
-// returns. All arguments have their bytes in one place.
+// newExchange returns the exchange of cmds. It copies them, since they belong to the caller again when
+// the call returns. The bytes of all arguments lie in one slice.
 func (c *conn) newExchange(ctx context.Context, cmds []driver.Command) *exchange {
 	e := &exchange{Context: ctx, conn: c}
 	if e.commands = e.single[:]; len(cmds) != 1 {
@@ -53,7 +53,7 @@ func (c *conn) newExchange(ctx context.Context, cmds []driver.Command) *exchange
 			words[j].text = text[begin:]
 			args[j] = &words[j]
 			if j > 1 && j == cmd.FirstKey-1 && cmd.Args[j] == strconv.Itoa(cmd.NumKeys) {
-				args[j] = cmd.NumKeys // of a script, as go-redis' own have it: hooks that change keys read it
+				args[j] = cmd.NumKeys // of a script: an int, as in go-redis' own, since hooks that change keys read it
 			}
 		}
 		rc := redis.NewCmd(e, args[:n:n]...)
@@ -70,7 +70,7 @@ func (c *conn) newExchange(ctx context.Context, cmds []driver.Command) *exchange
 	return e
 }
 
-// name returns the name of a command, for the most frequent ones without allocating.
+// name returns the name of a command as an interface value, without allocating for the most frequent ones.
 func name(s string) any {
 	switch s {
 	case "EVALSHA":
@@ -81,11 +81,10 @@ func name(s string) any {
 	return s
 }
 
-// A word is an argument. A string would have to be allocated anew, to stand among
-// the others.
+// A word is an argument. A string would have to be allocated to become an interface value.
 type word struct {
 	text  []byte
-	first *command // whose first argument it is
+	first *command // the command whose first argument it is; nil for other arguments
 }
 
 // MarshalBinary is what go-redis writes.
@@ -97,17 +96,17 @@ func (w *word) MarshalBinary() ([]byte, error) {
 	return w.text, nil
 }
 
-// String is what it routes by, and what its hooks show.
+// String is what go-redis routes by, and what hooks show.
 func (w *word) String() string { return string(w.text) }
 
-// Args is what go-redis writes. Once ctx has ended it begins with something that
-// cannot be written, at which go-redis gives up and closes the connection: its
-// caller has gone, and a lock that it takes now would be nobody's. The same where the server has
-// executed it: in a Cluster go-redis would follow a MOVED in a reply that it cannot read. The same where
-// a connection leads to a node that was replaced, see errReplaced.
+// Args is what go-redis writes. Once ctx has ended its first element is something that
+// cannot be written, at which go-redis gives up and closes the connection: the
+// caller has left, and a lock taken now would be nobody's. It does the same where the server has
+// executed the command already, since in a Cluster go-redis would follow a MOVED inside a reply that it
+// cannot read; and where the connection leads to a node that was replaced, see errReplaced.
 //
-// Others ask for it too, in a Cluster and in hooks; but of a command without arguments, or
-// whose first one a hook has replaced, nothing else tells that it is written.
+// go-redis calls it for other reasons too, in a Cluster, and so do hooks. But for a command without
+// arguments, or whose first one a hook has replaced, nothing else tells that it is written.
 func (c *command) Args() []any {
 	args := c.Cmd.Args()
 	if len(args) == 1 || !c.tells(args[1]) {
@@ -133,17 +132,17 @@ type unwritable struct{ err error }
 
 func (u unwritable) MarshalBinary() ([]byte, error) { return nil, u.err }
 
-// SetErr is called by go-redis and by hooks. go-redis closes a connection to a server that
-// answers READONLY, since the name that it was made to may lead to another one by now. But
-// of a pipeline it looks at the first command alone, so that is the one to tell of it. The
-// others lead to the same server: a client of our own drops them before it uses them again.
+// SetErr is called by go-redis and by hooks. go-redis closes a connection whose server has
+// answered READONLY, since the name that was dialed may lead to another server by now. But
+// of a pipeline it looks at the first command alone, so the error is set on that one. The other
+// connections lead to the same server: a client of our own drops them before it uses them again.
 //
-// It is the same where go-redis has not read a reply to its end, see errNested. Of a single command
-// it has decided by now that the connection is well, and in a Cluster it looks at no command: there
-// only a client of our own can drop it.
+// The same is done where go-redis has not read a reply to its end, see errNested. For a single command
+// go-redis has decided by now that the connection is well, and in a Cluster it looks at no command: there
+// only a client of our own can drop the connection.
 func (c *command) SetErr(err error) {
 	if c.err == nil && c.Val() != nil && errors.Is(err, errNested) {
-		return // another command's, which go-redis gives to those that have their reply, too
+		return // the error of another command, which go-redis also gives to those that have their reply
 	}
 	if _, refused := serverError(err); refused && c.Val() != nil {
 		err = fmt.Errorf("%w: %v", errNested, err) // hides err: the command was not refused
@@ -160,16 +159,16 @@ func (c *command) SetErr(err error) {
 	}
 }
 
-// replaced looks for the reply of a node that was replaced, and returns the error that the command has come to.
-// A client of our own uses no connection to that node any more, so that go-redis, which follows the reply once more,
-// comes to the other one. Of a wrapped client it closes the connection itself, but not that of a pipeline.
+// replaced looks for the reply of a node that was replaced, and returns the command's error.
+// A client of our own uses no connection to that node any more, so that go-redis, which follows the redirection once
+// more, reaches the new node. In a wrapped client go-redis closes the connection itself, but not that of a pipeline.
 func (c *command) replaced(err error) error {
 	to, moved := redis.IsMovedError(err)
 	if !moved || c.of.conn.mode != driver.ModeCluster {
 		return err
 	}
 	writes := c.writes.Load()
-	circle := to == c.moved && writes > c.movedAt // else it is told of one reply again
+	circle := to == c.moved && writes > c.movedAt // else this is the same reply, told again
 	c.moved, c.movedAt = to, writes
 	switch {
 	case !circle:
@@ -189,21 +188,21 @@ func (c *command) Err() error { return c.err }
 // caching.
 func (*command) NoRetry() bool { return true }
 
-// Clone keeps a copy from being retried. What becomes of it is not looked at.
+// Clone keeps a copy from being retried. The outcome of the copy is not looked at.
 func (c *command) Clone() redis.Cmder {
 	c.begun.Store(true)
 	return &command{Cmd: c.Cmd.Clone().(*redis.Cmd), of: c.of, err: c.err}
 }
 
 // An exchange is what go-redis does for one call: one command, or a pipeline. It is
-// also the ctx that go-redis sees of that.
+// also the context that go-redis sees.
 type exchange struct {
 	context.Context // the caller's
 	conn            *conn
 	commands        []command
 	err             error
 
-	// All that most single commands need.
+	// Space for what most single commands need.
 	single [1]command
 	words  [12]word
 	args   [12]any
@@ -217,7 +216,7 @@ func (e *exchange) Err() error {
 	return e.Context.Err()
 }
 
-// Run is called aside, and perhaps alone.
+// Run is called in another goroutine, and may go on after the caller has left.
 func (e *exchange) Run() {
 	if len(e.commands) == 1 {
 		e.err = e.conn.client.Process(e, &e.commands[0])

@@ -26,11 +26,11 @@ type conn struct {
 	client redis.UniversalClient
 	dialer *netdial.Dialer // of its own client; nil if that is a wrapped one
 
-	// distrust has the connections that there are used no more, where the client is its own: a
-	// server, not of a Cluster, has answered READONLY, or a reply was not read to its end.
+	// distrust retires all present connections of a client of its own, after a server that is
+	// not in a Cluster has answered READONLY, or a reply was not read to its end.
 	distrust func()
 
-	// leave has those to one address used no more; nil where the client is a wrapped one.
+	// leave retires the connections to one address; nil if the client is a wrapped one.
 	leave func(addr string)
 
 	life  context.Context // ends with Close
@@ -72,9 +72,9 @@ func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
 // closePatience is how long Close waits for a Sentinel that says nothing.
 const closePatience = 100 * time.Millisecond
 
-// Close implements [driver.Conn]. It closes the dialer last: who listens to a Sentinel would wait a moment
-// to try again, and be left. But who asks a Sentinel that says nothing keeps a mutex that go-redis takes to close
-// the client, until the connection ends.
+// Close implements [driver.Conn]. It closes the dialer last. Otherwise go-redis' goroutine that listens to a
+// Sentinel would pause before its next try, and so outlive Close. But one that asks a Sentinel that says nothing
+// holds a mutex that go-redis needs to close the client, until its connection ends.
 func (c *conn) Close() error {
 	c.end()
 	c.crew.Close()

@@ -37,8 +37,8 @@ func (Driver) OpenConnector(cfg driver.Config) (driver.Connector, error) {
 	return driver.NewConnector(Driver{}, func(context.Context) (driver.Conn, error) { return openConn(cfg), nil }), nil
 }
 
-// masterLifetime is that of a connection with Sentinel. go-redis asks for the master only
-// when it connects, and hears of another by a message, which can get lost: it would stay
+// masterLifetime is how long a connection is used where there are Sentinels. go-redis asks them for the master
+// only when it connects, and hears of another one by a message, which can get lost: it would stay
 // with a former master for as long as that can be reached.
 const masterLifetime = 10 * time.Second
 
@@ -68,10 +68,10 @@ func openConn(cfg driver.Config) driver.Conn {
 	return c
 }
 
-// withHost returns addr with a host. One without a hostname, where hostnames are what nodes tell, has "?",
-// which no resolver need be asked for. A node of a Cluster that does not know its own is where it was
-// asked, which go-redis does not tell: it must have been one of seeds. go-redis would dial this
-// machine, where another server may be, which would take the locks.
+// withHost returns addr with a host. Where the nodes of a Cluster tell hostnames, one that has none tells "?",
+// which no resolver need be asked for. A node that does not know its own address tells no host: it is at the address
+// where it was asked, which go-redis does not pass on, but which must be one of seeds. go-redis would dial this
+// machine instead, where another server may be, which would take the locks.
 func withHost(addr string, seeds []string) (string, error) {
 	if strings.HasPrefix(addr, "?:") {
 		return "", errors.New("a node of the Cluster has no hostname, which is what its nodes are to tell: set its cluster-announce-hostname, or cluster-preferred-endpoint-type to ip")
@@ -80,7 +80,7 @@ func withHost(addr string, seeds []string) (string, error) {
 	if !missing {
 		return addr, nil
 	}
-	host, _, _ := net.SplitHostPort(seeds[0]) // one that is none leads to no node
+	host, _, _ := net.SplitHostPort(seeds[0]) // a seed that is no address leads to no node
 	for _, seed := range seeds[1:] {
 		if other, _, _ := net.SplitHostPort(seed); other != host {
 			return "", errors.New("a node of the Cluster does not tell its host, and which of several was asked is not known: set its cluster-announce-ip")

@@ -15,28 +15,28 @@ import (
 	"github.com/golocker/golocker/locker/driver/aside"
 )
 
-// errNested is of a reply that go-redis has not read to its end: an array with an
-// error reply in it for which go-redis has a type. It gives that error as the
-// command's and takes the rest of the array for the next replies. See command.SetErr.
+// errNested tells of a reply that go-redis has not read to its end: an array that contains an
+// error reply for which go-redis has a type. It returns that error as the
+// command's, and takes the rest of the array for the next replies. See command.SetErr.
 var errNested = errors.New("go-redis cannot read an array with this error in it")
 
-// errReplaced is of a node of a Cluster that sends commands to its own address: another one has it by now, as where
-// a managed service replaces a node under its name, and the connections that there are lead to the former one.
-// go-redis closes a connection that has brought such a reply, but not where that is one of a pipeline's. It does when
-// it cannot write to it.
+// errReplaced tells of a node of a Cluster that redirects commands to its own address: another node has that by now, as
+// when a managed service replaces a node under its name, and the present connections lead to the former one.
+// go-redis closes a connection that has brought such a reply, unless it was to a pipeline. It does close
+// one that it cannot write to.
 var errReplaced = errors.New("the connection led to a node that was replaced by another one under its address")
 
-// errUnasked is of a command that has come to no error, and that go-redis has not begun to write: no
-// server has answered it. A hook that lets the application go on without Redis, or from a cache, makes such.
+// errUnasked tells of a command that has no error, though go-redis has not begun to write it: no
+// server has answered. It comes from a hook that lets the application go on without Redis, or from a cache.
 var errUnasked = errors.New("a hook of the client has answered in the place of the server")
 
-// errHidden is of a command that go-redis may have written, and that has come to neither a reply nor
-// an error. go-redis leaves none so: what is nil has the error redis.Nil.
+// errHidden tells of a command that go-redis may have written, and that has neither a reply nor
+// an error. go-redis itself leaves no command so: a nil reply has the error redis.Nil.
 var errHidden = errors.New("a hook of the client has hidden the error, or that the reply was nil")
 
-// result returns what go-redis made of the reply. A nil is an error to go-redis, and hooks of
-// the application wrap it like any other; but where the command was not begun, it is that of a
-// Sentinel that does not know the master, or stands for the address of a Cluster's node.
+// result returns what go-redis made of the reply. A nil reply is an error to go-redis, and hooks of
+// the application wrap it like any other. But where the command was not begun, the nil is that of a
+// Sentinel that does not know the master, or stands in the place of the address of a Cluster's node.
 func (c *command) result() (any, error) {
 	v, err := c.Val(), c.err
 	switch begun := c.begun.Load(); {
@@ -81,13 +81,13 @@ func toValue(v any) driver.Value {
 	}
 }
 
-// commandFailure converts the error of rc. An error reply to a command that go-redis has
-// not begun to write answers something else: what sets up a connection, or asks a Sentinel
-// for the master or a Cluster for its slots. And of one that it has begun to write nothing
-// proves that it was not sent: the error may be that of another client, which a hook has used, or in
-// a pipeline that of one behind it, where the connection broke.
+// commandFailure converts the error of rc. If go-redis has not begun to write the command, an error
+// reply answers something else: what sets up a connection, or asks a Sentinel
+// for the master or a Cluster for its slots. If it has begun, nothing
+// proves that the command was not sent: the error may be that of another client, which a hook has used, or in
+// a pipeline that of a later command, where the connection broke.
 //
-// In a Cluster there is a pipeline for each node, and an error of one that is no reply proves nothing: when
+// In a Cluster there is a pipeline for each node, and an error that is no reply proves nothing: when
 // go-redis maps commands to nodes again, after a redirection or because it had no connection to
 // a node, and then loses the connection to the new node, some commands keep their
 // former error.
@@ -100,15 +100,14 @@ func (c *conn) commandFailure(ctx context.Context, e *exchange, rc *command, err
 		return c.unknownFailure(ctx, err)
 	case refused && !begun:
 		return driver.NotSent(fmt.Errorf("goredis: no connection: %w", reply))
-	case !begun && c.dialer != nil: // it broke while it was set up, and no hook has sent something else
+	case !begun && c.dialer != nil: // the connection broke while it was set up, and no hook has sent something else
 		return driver.NotSent(c.failure(ctx, err))
 	}
 	return c.failure(ctx, err)
 }
 
-// failure converts an error of go-redis, of what is not a command or has not begun to be
-// written. For what go-redis sends once, an error that arises before sending is the last
-// that arises.
+// failure converts an error of go-redis that is not that of a command which it has begun to
+// write. Since go-redis sends a command once only, an error from before the sending is its last one.
 func (c *conn) failure(ctx context.Context, err error) error {
 	if reply, ok := serverError(err); ok {
 		if unserving[reply.Code] {
@@ -116,7 +115,7 @@ func (c *conn) failure(ctx context.Context, err error) error {
 		}
 		return reply
 	}
-	switch nothing := errors.Is(err, redis.Nil); { // not the command's reply, see result
+	switch nothing := errors.Is(err, redis.Nil); { // not the reply to the command, see result
 	case nothing && c.mode == driver.ModeCluster:
 		return driver.NotSent(errors.New("goredis: the nodes of the Cluster do not tell their addresses, without which go-redis cannot use it: set their cluster-preferred-endpoint-type to ip, or to hostname and the cluster-announce-hostname of each"))
 	case nothing && c.mode == driver.ModeSingle:
@@ -138,13 +137,13 @@ func (c *conn) failure(ctx context.Context, err error) error {
 	return unknown
 }
 
-// unserving are the codes of a node in whose place the others may have put another one, to which it sends nobody:
-// it is cut off from them, loads its data since it was started again, or is busy with a script. A replica does
-// send; but not where a ClusterClient is made of servers that are no Cluster, as by NewFailoverClusterClient.
+// unserving are the codes of a node that the others may have replaced by another, and that redirects nobody to it:
+// it is cut off from them, loads its data after a restart, or is busy with a script. A replica does
+// redirect, but not where a ClusterClient is used with servers that are no Cluster, as by NewFailoverClusterClient.
 var unserving = map[string]bool{"CLUSTERDOWN": true, "LOADING": true, "BUSY": true, "READONLY": true}
 
-// unknownFailure lets err also match the end of the Conn or ctx that brought it
-// about. It is no reply: in a Cluster, another node may be the master by now.
+// unknownFailure lets err also match the end of the Conn or ctx that caused
+// it. err is no reply: in a Cluster, another node may be the master by now.
 func (c *conn) unknownFailure(ctx context.Context, err error) error {
 	c.nodes.ask(c.life)
 	ended := aside.Ended(ctx) // go-redis' sockets have the same deadline, and may be first
@@ -161,7 +160,7 @@ func (c *conn) unknownFailure(ctx context.Context, err error) error {
 	return fmt.Errorf("goredis: %w", err)
 }
 
-// serverError finds an error reply, also where a hook has wrapped it. redis.Nil is none.
+// serverError finds an error reply, even if a hook has wrapped it. redis.Nil is none.
 func serverError(err error) (*driver.ServerError, bool) {
 	reply, ok := errors.AsType[redis.Error](err)
 	if !ok || reply == redis.Nil {

@@ -15,32 +15,33 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// hosts are those that a client of our own has connections to. Where a host has died, or a
-// NAT has forgotten its flows, all connections are dead and none says so: each would cost a
-// call its time, one after the other. So when one has broken, or is late with a reply,
-// those that have brought nothing since, or since that request, are in doubt, and go-redis, which
-// looks at each before it uses it, is told that they are broken. In doubt are only those to the
-// same host: in a Cluster, one that hangs costs the others nothing. And a server that is late all the
-// time need not shake hands all the time, too: those in use bring something.
+// hosts are the hosts that a client of our own has connections to. Where a host has died, or a
+// NAT has forgotten its flows, all connections are dead and none says so: each would cost some
+// call its timeout, one after the other. So when one connection has broken, or is late with a reply,
+// those to the same host that have brought nothing since, or since that request, are in doubt. go-redis
+// looks at each connection before it uses it, and is told then that these are broken. Connections to other
+// hosts are not in doubt: a node of a Cluster that hangs costs the others nothing. Nor does a server that is
+// always late have to shake hands all the time: the connections in use bring something.
 //
-// When a server has answered READONLY, its name may lead to another one, and all connections that
-// there are may be to a former master. They are well, and what they bring says nothing for them.
-// Nor does it where go-redis has not read a reply to its end: it does not tell on which of them. When a node
-// of a Cluster sends commands to its own address, that leads to another one by now: see errReplaced.
+// When a server has answered READONLY, its name may lead to another server by now, and all present
+// connections may be to a former master. They work, and that they bring something proves nothing.
+// The same holds where go-redis has not read a reply to its end, since it does not tell on which connection.
+// When a node of a Cluster redirects commands to its own address, that address leads to another node by now:
+// see errReplaced.
 type hosts struct {
 	dial       driver.DialFunc
 	shaking    time.Duration // how long connecting may take, handshakes included
 	patience   time.Duration // how long after a request its reply is late
 	begun      time.Time     // from which all times are counted
-	distrusted atomic.Int64  // when all were last; 0 for never
+	distrusted atomic.Int64  // when all connections were, the last time; 0 for never
 
 	mu   sync.Mutex
 	open map[*watched]struct{}
 }
 
-// patience is that of hosts, or half the timeout of a reply. It has to be over before a call gives
-// up, since the next one looks at once; and it has to be longer than most replies of a server
-// that is well, since after a later one those connections are made again that were idle meanwhile.
+// patience is that of hosts, unless half the timeout of a reply is shorter. It has to be over before a
+// call gives up, since the next call looks at its connection at once. And it has to be longer than most
+// replies of a healthy server take, since a later one has the connections that were idle meanwhile made anew.
 const patience = 400 * time.Millisecond
 
 func newHosts(dial driver.DialFunc, dialTimeout, timeout time.Duration) *hosts {
@@ -67,27 +68,27 @@ func (h *hosts) Dial(ctx context.Context, network, addr string) (net.Conn, error
 // now is a time in ns, above 0.
 func (h *hosts) now() int64 { return int64(time.Since(h.begun)) + 1 }
 
-// A watched connection is not used any more if it is in doubt, or if it was made before all, or those to its address,
-// were distrusted.
+// A watched connection is retired if it is in doubt, or if it was made before all connections, or all to its
+// address, were distrusted.
 type watched struct {
 	net.Conn
 	hosts    *hosts
 	addr     string       // of its host
 	shakenBy time.Time    // when the handshake has to be over; zero when it is
-	lookedUp int64        // when its address was, or a moment before
-	expects  atomic.Bool  // a reply: what waits for messages sets no deadline
+	lookedUp int64        // when its address was looked up, or a moment before
+	expects  atomic.Bool  // a reply: a read that waits for messages has no deadline
 	late     *time.Timer  // of that reply
 	heard    atomic.Int64 // when it last brought something
-	doubtful atomic.Bool  // it has brought nothing since its host is in doubt
+	doubtful atomic.Bool  // it has brought nothing since it came into doubt
 	left     atomic.Bool  // its address leads to another server by now
-	turned   error        // the server does not take it
+	turned   error        // that the server refused the connection, if it did
 }
 
 var _ syscall.Conn = (*watched)(nil)
 
-// SetReadDeadline implements [net.Conn]. During the handshake the deadline is that of connecting if
-// it is earlier. (There is room for all that a handshake writes, which needs no deadline.) SetDeadline,
-// by which go-redis takes the deadlines from an idle connection, is the Conn's.
+// SetReadDeadline implements [net.Conn]. During the handshake the deadline of connecting applies if it is
+// earlier. (Writing needs none: the socket's buffer has room for a whole handshake.) SetDeadline, by which
+// go-redis removes the deadlines of an idle connection, is that of the embedded Conn.
 func (c *watched) SetReadDeadline(t time.Time) error {
 	c.expects.Store(!t.IsZero())
 	if !c.shakenBy.IsZero() && c.shakenBy.Before(t) {
@@ -97,7 +98,7 @@ func (c *watched) SetReadDeadline(t time.Time) error {
 }
 
 // Write implements [net.Conn]. go-redis gives its handshake the timeouts of commands, and does
-// not say of which connection it is over: the first other command does.
+// not say when that of a connection is over: the first other command shows it.
 func (c *watched) Write(p []byte) (int, error) {
 	if !c.shakenBy.IsZero() && !shakesHands(p) {
 		c.shakenBy = time.Time{}
@@ -105,7 +106,7 @@ func (c *watched) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// shakesHands reports whether a request is one of which go-redis' handshakes are made.
+// shakesHands reports whether a request is one that go-redis makes during a handshake.
 func shakesHands(request []byte) bool {
 	lines := strings.SplitN(string(request[:min(len(request), 32)]), "\r\n", 4)
 	return len(lines) == 4 && slices.Contains([]string{"hello", "auth", "select", "client"}, lines[2])
@@ -122,7 +123,7 @@ func (c *watched) Read(p []byte) (int, error) {
 		c.turned = turnsAway(p[:n])
 	}
 	if c.turned != nil {
-		return 0, c.turned // each time: who looks for pushes of RESP3 keeps the first error to himself
+		return 0, c.turned // each time: go-redis swallows the first error where it looks for RESP3 pushes
 	}
 	switch {
 	case n > 0:
@@ -134,7 +135,7 @@ func (c *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// doubt puts in doubt what goes to addr and has brought nothing after the time at.
+// doubt puts in doubt the connections to addr that have brought nothing after the time at.
 func (h *hosts) doubt(addr string, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,7 +146,7 @@ func (h *hosts) doubt(addr string, at int64) {
 	}
 }
 
-// distrust puts in doubt what there is, and what is being dialed: the name may have been looked
+// distrust retires all connections, also those that are being dialed: their name may have been looked
 // up already.
 func (h *hosts) distrust() {
 	h.mu.Lock() // else an earlier time might come later
@@ -153,7 +154,7 @@ func (h *hosts) distrust() {
 	h.distrusted.Store(h.now())
 }
 
-// leave has the connections to addr used no more.
+// leave retires the connections to addr.
 func (h *hosts) leave(addr string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -182,8 +183,8 @@ func (c *watched) SyscallConn() (syscall.RawConn, error) {
 	}
 	below := c.Conn
 	if secure, ok := below.(interface{ NetConn() net.Conn }); ok {
-		// What stands there when no reply is under way is the alert by which TLS is closed. (It may be a record
-		// of TLS itself, which costs another connection. The tickets of a session come before the first reply.)
+		// Bytes that wait there when no reply is under way are the alert by which TLS is closed. (They may also be
+		// another record of TLS itself; then a connection is made needlessly. Session tickets come before the first reply.)
 		below = secure.NetConn()
 	}
 	if conn, ok := below.(syscall.Conn); ok {
@@ -192,7 +193,7 @@ func (c *watched) SyscallConn() (syscall.RawConn, error) {
 	return unseen{}, nil
 }
 
-// unseen is a connection that cannot be looked at, such as one that a Dial function made.
+// unseen stands for a connection that cannot be looked at, such as one that a Dial function made.
 type unseen struct{}
 
 func (unseen) Control(func(uintptr)) error    { return nil }

@@ -31,10 +31,10 @@ func (c *conn) dialPubSub(ctx context.Context) (pubsub.Conn, error) {
 	return &pubsubConn{conn: c, ps: ps, closed: make(chan struct{})}, nil
 }
 
-// A pubsubConn makes one network connection of a redis.PubSub, which would
-// connect again by itself after an error. It does so in vain, see noRedial, but a
-// dialer that does not look at its context may take long about it, and nothing
-// else can be done with the redis.PubSub meanwhile. So all of it is done aside.
+// A pubsubConn reduces a redis.PubSub, which would connect again by itself after an error,
+// to a single network connection. Its reconnects are in vain, see noRedial; but a
+// dialer that does not look at its context may take long about one, and nothing
+// else can be done with the redis.PubSub meanwhile. So all calls of it are made in other goroutines.
 type pubsubConn struct {
 	conn     *conn
 	ps       *redis.PubSub
@@ -70,8 +70,8 @@ func (p *pubsubConn) send(name string, channels []string) error {
 
 // Receive implements [pubsub.Conn].
 //
-// What arrives first answers the PING of dialPubSub. If that is an error, it is kept from
-// who subscribes: a server that is loading refuses PING and not SUBSCRIBE, and so may an ACL.
+// What arrives first answers the PING of dialPubSub. If that is an error, the subscriber does not
+// see it: a server that is loading refuses PING and not SUBSCRIBE, and so may an ACL.
 func (p *pubsubConn) Receive(ctx context.Context) (pubsub.Event, error) {
 	reply, err := p.receive(ctx)
 	if refusal, refused := serverError(err); refused && !p.answered {
@@ -109,7 +109,7 @@ type arrival struct {
 	err   error
 }
 
-// Run is called aside, and perhaps alone.
+// Run is called in another goroutine, and may go on after the caller has left.
 func (a *arrival) Run() { a.reply, a.err = a.ps.Receive(noRedial) }
 
 var acknowledgements = map[string]pubsub.Kind{"subscribe": pubsub.Subscribed, "unsubscribe": pubsub.Unsubscribed}
@@ -121,8 +121,8 @@ func (p *pubsubConn) Close() error {
 	return nil
 }
 
-// noRedial is a context that has ended: go-redis reads and writes with it, in its own time, but does
-// not dial. (Its dialer for TLS does not look at the context. A wrapped client that uses it
+// noRedial is a context that has ended: with it go-redis reads and writes, by its own timeouts, but does
+// not dial. (Its own dialer for TLS does not look at the context. A wrapped client with that dialer
 // connects again in vain: the first error closes the redis.PubSub all the same.)
 var noRedial = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())

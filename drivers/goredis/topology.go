@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A topology has a ClusterClient ask who serves which slots, when a call was not answered:
+// A topology has a ClusterClient ask which node serves which slots after a call was not answered:
 // a replica may have taken the place of a master that is dead or hangs. go-redis asks by itself
-// when a node sends it elsewhere, which such a one does not, and otherwise once in a minute;
-// its way out is to send the command again, to another node, which is refused it here.
+// when a node redirects it, which such a master does not, and otherwise once a minute.
+// Its own remedy is to send the command again, to another node, which is not allowed here.
 type topology struct {
 	cluster *redis.ClusterClient // nil if there is no Cluster
 
@@ -22,12 +22,12 @@ type topology struct {
 }
 
 const (
-	// askPause is between two times of asking. A call that fails later asks again, and until
-	// a replica is elected all of them fail.
+	// askPause is the shortest time between two questions. A call that fails later asks again, and
+	// until a replica is elected all of them fail.
 	askPause = 500 * time.Millisecond
 
-	// askTimeout is for a node that hangs and is the first to be asked. Meanwhile another
-	// call may have another one asked.
+	// askTimeout bounds a question, since the node that is asked first may hang. Meanwhile another
+	// call may have another node asked.
 	askTimeout = 2 * time.Second
 )
 
@@ -42,14 +42,14 @@ func (t *topology) ask(life context.Context) {
 	t.running.Go(func() {
 		ctx, cancel := context.WithTimeout(life, askTimeout)
 		defer cancel()
-		// To go through the masters go-redis asks for them first. ReloadState would do it in a
+		// To go through the masters go-redis first asks which they are. ReloadState would do that in a
 		// goroutine of its own, which nothing ends, and one at a time: a node that
 		// hangs would keep all others from being asked.
 		_ = t.cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
 	})
 }
 
-// close waits for those who ask, whose life has to have ended. Then nobody does any more.
+// close waits until no question is under way; life must have ended before. None is asked from then on.
 func (t *topology) close() {
 	t.mu.Lock()
 	t.closed = true

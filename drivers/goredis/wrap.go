@@ -53,7 +53,7 @@ func Wrap(client redis.UniversalClient) driver.Connector {
 	})
 }
 
-// failoverAddr is what NewFailoverClient has in the place of an address.
+// failoverAddr is what NewFailoverClient sets in the place of an address.
 const failoverAddr = "FailoverClient"
 
 func wrapClient(client *redis.Client) *conn {

@@ -20,15 +20,15 @@ import (
 var expired, _ = context.WithDeadline(context.Background(), time.Unix(0, 0))
 
 // sever breaks the connection under a call in flight. redigo documents that
-// ReceiveContext closes the network connection when its ctx has ended; with one
-// that had ended before, that is all it does. Unlike Close, which detaches the
+// ReceiveContext closes the network connection when its ctx has ended; with a ctx
+// that has ended before, that is all it does. Unlike Close, which detaches the
 // pooled connection, it may run beside Do, Send and Receive.
 func sever(rc redis.Conn) { _, _ = redis.ReceiveContext(rc, expired) }
 
-// borrow takes a connection from an application's pool. A call
-// of redigo 1.9.3 that waits for one sends on a closed channel if its ctx ends while the
-// application closes the pool. No other panic is recovered: it is of the application's
-// functions, and the pool has lost a place by it, for which calls might wait for ever.
+// borrow takes a connection from an application's pool, and recovers one panic: a call
+// of redigo 1.9.3 that waits for a connection sends on a closed channel if its ctx ends while the
+// application closes the pool. Any other panic comes from the application's
+// functions and is not recovered: the pool has lost a place by it, for which calls might wait for ever.
 func (c *conn) borrow(ctx context.Context) (rc redis.Conn, err error) {
 	defer func() {
 		p := recover()
@@ -62,7 +62,7 @@ func (k *call) connect(ctx context.Context) (redis.Conn, error) {
 	})
 }
 
-// A noDial is a ctx in which an idle connection can be had, but no time is left to make one.
+// A noDial is a ctx in which an idle connection can be taken, but no time is left to make one.
 type noDial struct {
 	context.Context                 // the caller's
 	cut             context.Context // ends when the call is cut
@@ -72,9 +72,9 @@ func (*noDial) Deadline() (time.Time, bool) { return time.Unix(0, 0), true }
 func (n *noDial) Done() <-chan struct{}     { return n.cut.Done() }
 func (n *noDial) Err() error                { return n.cut.Err() }
 
-// noDial returns one for the call. It serves no other one: an application's DialContext may
-// succeed all the same, and what it makes may keep it, of which nothing tells. (That sees it end when
-// a later call is cut.) Many are made at once because one costs as much as a good part of the call.
+// noDial returns a noDial for the call. It serves no other call: an application's DialContext may
+// succeed all the same, and its connection may keep the ctx, which cannot be seen. (That connection sees it end when
+// a later call is cut.) Many are made at once because making one costs as much as a good part of the call.
 func (k *call) noDial() *noDial {
 	if len(k.noDials) == 0 {
 		k.noDials = make([]noDial, 32)
@@ -112,11 +112,11 @@ func (c *conn) over(ctx context.Context) error {
 	return nil
 }
 
-// unconnected explains why there is no connection. What it returns matches the
-// errors of package context only if the caller's own ctx has ended. What an
-// application's Dial says may show the password, in a URL that it was given and
-// that is none. Any other error of that type is of a request that Dial has made, such as
-// for a password that changes: net/http leaves out those in its URLs.
+// unconnected explains why there is no connection. The error matches the
+// errors of package context only if the caller's own ctx has ended. The error of an
+// application's Dial may show the password, as part of a malformed URL that it was given.
+// Any other *url.Error is that of a request that Dial has made, such as
+// for a password that changes: net/http leaves the passwords out of its URLs.
 func (c *conn) unconnected(ctx context.Context, err error) error {
 	if over := c.over(ctx); over != nil {
 		return over
@@ -136,8 +136,8 @@ func (c *conn) unconnected(ctx context.Context, err error) error {
 	return fmt.Errorf("redigo: no connection: %w", err)
 }
 
-// quotesURL reports whether redigo says in its own words what is wrong with a URL: that the // before the user is
-// missing, or that the number of a database is none. That may be the rest of a password with a slash.
+// quotesURL reports whether redigo tells in its own words what is wrong with a URL: that the // before the user is
+// missing, or that the database is no number. What it quotes may be the rest of a password with a slash.
 func quotesURL(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "invalid redis URL, url is opaque: ") || strings.Contains(text, "invalid database: ")

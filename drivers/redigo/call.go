@@ -15,8 +15,8 @@ import (
 	"github.com/golocker/golocker/locker/driver/aside"
 )
 
-// A call is one Do or DoBatch. A connection on which it has to end early is broken, so that
-// it ends and the pool drops the connection: a late reply is never read as another command's.
+// A call is one Do or DoBatch. To end it early its connection is broken, so that the pool
+// drops that: a late reply is never read as another command's.
 type call struct {
 	conn    *conn
 	ctx     context.Context // the caller's
@@ -24,7 +24,7 @@ type call struct {
 	results []driver.Result
 	heard   time.Time // when the first command was written, or the last reply read
 	spent   bool      // the connection is not used again
-	known   bool      // something may know of the call still
+	known   bool      // something may refer to the call still
 
 	silence *time.Timer // cuts the call when a reply takes too long; nil if ctx does so before
 
@@ -37,7 +37,7 @@ type call struct {
 
 	cutOff   func()             // cut; made once
 	idle     *noDial            // in which it waits for an idle connection; nil if there is none
-	noDials  []noDial           // for later calls, given to nobody yet
+	noDials  []noDial           // for later calls, not used yet
 	uncut    context.Context    // of the noDials until one of their calls is cut
 	endUncut context.CancelFunc // nil if there is none
 }
@@ -62,7 +62,7 @@ func (k *call) recycle() {
 	}
 }
 
-// make makes the call. An error says that nothing was sent.
+// make makes the call. An error means that nothing was sent.
 func (k *call) make() error {
 	if slices.ContainsFunc(k.cmds, func(cmd driver.Command) bool { return cmd.Name() == "" }) {
 		return driver.NotSent(errors.New("redigo: a command without a name"))
@@ -84,7 +84,7 @@ func (k *call) run() error {
 		waiting, cancel = context.WithTimeout(k.ctx, k.conn.patience)
 		k.idle = nil // which would not end with it
 	}
-	defer cancel() // when all is over: what was made in it may keep it
+	defer cancel() // only when all is over: a connection made in it may keep it
 	rc, err := k.connect(waiting)
 	if err != nil {
 		return k.conn.unconnected(k.ctx, err)
@@ -136,7 +136,7 @@ func (k *call) cut() {
 // giveBack returns the connection to the pool, which drops it if it is broken.
 func (k *call) giveBack(rc redis.Conn) {
 	k.mu.Lock()
-	k.rc = nil // nobody severs it any more
+	k.rc = nil // so that it is not severed any more
 	k.mu.Unlock()
 	if k.silence != nil {
 		k.silence.Stop()
@@ -147,15 +147,15 @@ func (k *call) giveBack(rc redis.Conn) {
 	_ = rc.Close()
 }
 
-// Commands that are no larger together are written before the first reply is read: a
-// server takes them in whole, however long nobody reads what it replies.
+// smallBatch is the size up to which all commands are written before the first reply is read: a
+// server reads them to the end, even while nobody reads its replies.
 const smallBatch = 2048
 
 func (k *call) isSmall() bool {
 	size := 0
 	for _, cmd := range k.cmds {
 		for _, arg := range cmd.Args {
-			size += len(arg) + 16 // what stands around it
+			size += len(arg) + 16 // for the protocol around it
 		}
 	}
 	return size <= smallBatch
@@ -201,7 +201,7 @@ func (k *call) result(reply any, err error) (result driver.Result, broken bool) 
 	case err == nil:
 		result.Value = value(reply)
 	case refusal == nil:
-		k.spent = true // by itself, unless it is one of the application's own make that has given up
+		k.spent = true // redigo's own connection is broken anyway; one of the application's own type may merely have stopped waiting
 		return driver.Result{Err: k.lost(err)}, true
 	case refusal.Code == "READONLY": // have the new master found
 		k.spent = true
@@ -216,12 +216,12 @@ func (k *call) result(reply any, err error) (result driver.Result, broken bool) 
 	return result, false
 }
 
-// lost is the error of a call whose connection broke, or that was given up, which breaks
-// it. The outcome is unknown.
+// lost returns the error of a call whose connection broke, or that was given up, which breaks
+// its connection. The outcome is unknown.
 func (k *call) lost(err error) error {
 	if over := k.conn.over(k.ctx); over != nil {
 		if time.Since(k.heard) >= min(telling, k.conn.silence) {
-			k.conn.distrust(k.heard) // what was heard of since then lives
+			k.conn.distrust(k.heard) // connections that were used since then work
 		}
 		return over
 	}

@@ -23,17 +23,17 @@ type conn struct {
 	mode     driver.Mode
 	patience time.Duration         // the longest wait for a connection of pool
 	silence  time.Duration         // the longest wait for a reply
-	own      bool                  // pool is: to get a connection of it ends as soon as ctx does
-	quick    bool                  // else: to get one that is idle does
-	distrust func(since time.Time) // has idle connections dropped that were last used before
+	own      bool                  // the pool is the driver's own: taking a connection ends as soon as ctx does
+	quick    bool                  // if it is not: taking an idle connection does
+	distrust func(since time.Time) // has idle connections dropped that were last used before since
 	close    func()                // closes what was opened
 
 	mu       sync.Mutex
 	underway map[*call]struct{} // those that Close cuts
-	calls    sync.Pool          // calls that nobody knows any more
+	calls    sync.Pool          // calls that nothing refers to any more
 
 	severable     atomic.Bool  // pool's connections can be severed
-	turns         atomic.Int64 // of other goroutines in pool, which are over
+	turns         atomic.Int64 // how often other goroutines have used pool, and are done with it
 	subscriptions pubsub.Group
 	life          context.Context // ends with Close
 	end           context.CancelFunc
@@ -93,7 +93,7 @@ func (c *conn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 	return results
 }
 
-// openAside has f make or take a connection, and returns when ctx ends or c is closed all the same.
+// openAside has f make or take a connection in another goroutine. It returns early when ctx ends or c is closed.
 func (c *conn) openAside(ctx context.Context, f func() (redis.Conn, error)) (redis.Conn, error) {
 	return aside.Open(ctx, c.life.Done(), f, func(late redis.Conn) { _ = late.Close() })
 }
@@ -120,10 +120,10 @@ func (c *conn) Describe(ctx context.Context) (driver.Topology, error) {
 // connections only those are closed on which a call was in flight.
 func (c *conn) Close() error {
 	c.end()
-	c.turns.Load() // so that they have been before the application closes the pool, also for the race detector
+	c.turns.Load() // orders those turns before the application's closing of the pool, as the race detector sees it
 	c.mu.Lock()
 	for k := range c.underway {
-		k.cut() // one that comes later sees that c is closed
+		k.cut() // a later call sees that c is closed
 	}
 	c.mu.Unlock()
 	c.close()

@@ -37,7 +37,7 @@ func Wrap(pool *redis.Pool) driver.Connector {
 	return connector(func() (*conn, error) { return wrapPool(pool) })
 }
 
-// connector makes one whose Connect does no I/O: connections are made by the first calls
+// connector returns a connector whose Connect does no I/O: connections are made by the first calls
 // that need them.
 func connector(open func() (*conn, error)) driver.Connector {
 	return driver.NewConnector(Driver{}, func(context.Context) (driver.Conn, error) {

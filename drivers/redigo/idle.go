@@ -16,9 +16,9 @@ const (
 	// a command is risked on it, and given checkTimeout to answer.
 	checkAfter   = time.Second
 	checkTimeout = time.Second
-	// A silence that lasted for telling says something of the connection, though
-	// who waited for the reply gave up: more than any network takes for one, and
-	// less than requests about a lease of a second are given.
+	// A silence that lasted for telling says something about the connection, although
+	// the caller that waited for the reply gave up: it is longer than any network takes for a reply, and
+	// shorter than what requests about a lease of a second are given.
 	telling = 250 * time.Millisecond
 )
 
@@ -55,12 +55,12 @@ func (o *opener) check(ctx context.Context, rc redis.Conn, lastUsed time.Time) e
 	}
 	switch {
 	case err == nil, driver.OutcomeOf(err) == driver.OutcomeReplied:
-		return nil // it lives
+		return nil // it works
 	case aside.Ended(ctx) == nil:
 		o.distrust(time.Now())
 		return err
 	case time.Since(asked) >= telling:
-		o.distrust(asked) // or each call would find out anew, and have no time left
+		o.distrust(asked) // otherwise each call would find that out anew, and have no time left
 	}
-	return nil // or the pool would close one connection after another; the call sees to it
+	return nil // otherwise the pool would close one connection after another; the call will notice that its ctx has ended
 }

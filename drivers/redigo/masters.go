@@ -12,8 +12,8 @@ import (
 )
 
 // masters are the servers that Sentinels have named. A former master goes on granting locks until the
-// Sentinels make it a replica, some ten seconds after a failover that was asked for, and for longer if it is
-// cut off: so the connections to it end, whatever they are used for, as soon as another one is known.
+// Sentinels make it a replica: for some ten seconds after a failover that was asked for, and for longer if it is
+// cut off. So the connections to it end, whatever they are used for, as soon as another master is known.
 type masters struct {
 	mu      sync.Mutex
 	dialers map[string]*netdial.Dialer // by address
@@ -34,14 +34,14 @@ func (o *opener) dialNamed(ctx context.Context, _, addr string) (net.Conn, error
 	}
 	o.masters.mu.Unlock()
 	conn, err := d.Dial(ctx, "tcp", addr)
-	if errors.Is(err, driver.ErrClosed) { // the Dialer is, and not the Conn, which looks at that by itself
+	if errors.Is(err, driver.ErrClosed) { // the Dialer is closed; whether the Conn is, that checks by itself
 		err = &netdial.Error{Addr: addr, Err: errFormer}
 	}
 	return conn, err
 }
 
-// leaveFor ends all connections but those to the master: a Sentinel says that it is, or one was made. If so
-// and it has been left itself meanwhile, leaveFor ends none and returns false.
+// leaveFor ends all connections but those to master, since a Sentinel has named it or a connection to it was made. If
+// one was made, but master has been left meanwhile, leaveFor ends none and returns false.
 func (o *opener) leaveFor(master string, made bool) bool {
 	o.masters.mu.Lock()
 	defer o.masters.mu.Unlock()

@@ -22,7 +22,7 @@ const (
 	// Idle connections are closed after idleTimeout.
 	idleTimeout = 4 * time.Minute
 	// With Sentinel a connection is not used after masterLifetime: a master
-	// that was cut off takes itself for one, and only the Sentinels know better.
+	// that was cut off still believes to be one, and only the Sentinels know better.
 	masterLifetime = 10 * time.Second
 	// The size of a pool is connsPerCPU times GOMAXPROCS if a Config does not
 	// say: redigo itself would set no limit.
@@ -34,12 +34,12 @@ type opener struct {
 	conn      *conn
 	cfg       driver.Config
 	dialer    *netdial.Dialer
-	trusted   atomic.Pointer[time.Time] // what was used last before that is not used again
+	trusted   atomic.Pointer[time.Time] // connections that were last used before that are not used again
 	masters   masters                   // with Sentinel
 	sentinel  atomic.Int64              // index of the Sentinel that answered last
 	listening atomic.Bool               // to a Sentinel, or its ACL forbids it
-	listener  sync.WaitGroup            // of who does so; begun with conn.mu, if not after Close
-	teller    atomic.Int64              // index of that Sentinel, or of the one that is dialed
+	listener  sync.WaitGroup            // of the goroutine that listens; begun with conn.mu held, and not after Close
+	teller    atomic.Int64              // index of the Sentinel that it listens to, or dials
 }
 
 // openPool returns a conn with a pool of its own.
@@ -66,8 +66,8 @@ func openPool(cfg driver.Config) *conn {
 		silence:  cfg.Timeout,
 		own:      true,
 		distrust: o.distrust,
-		// The pool is not closed, which in redigo 1.9.3 races with the calls that wait. Without connections
-		// nothing is left of it: each of these calls has its turn, and finds that none can be made.
+		// The pool is not closed: in redigo 1.9.3 that races with the calls that wait. Without connections
+		// nothing is left of it: each of these calls has its turn, and finds that no connection can be made.
 		close: func() {
 			o.dialer.Close()
 			o.leaveFor("", false)
@@ -99,13 +99,13 @@ func (o *opener) dialServer(ctx context.Context, network, addr string, dial driv
 	return o.connect(ctx, network, addr, o.cfg.Username, o.cfg.Password, dial, redis.DialDatabase(o.cfg.DB))
 }
 
-// connect opens a connection and introduces itself on it. A server may ask for no
-// password and be given one all the same, as other clients do: the default user, like any who
-// has none, is let in with any, but from Redis 6 on only by name. Before that, and at
-// Sentinels before 6.2, no name is taken, so that it is not given at first.
+// connect opens a connection and authenticates on it. As with other clients, a password may be given where
+// the server asks for none: a user without a password, such as the default user, is let in with any,
+// but from Redis 6 on only by name. Servers before that, and
+// Sentinels before 6.2, accept no name, so that it is not given at first.
 func (o *opener) connect(ctx context.Context, network, addr, username string, password driver.Secret, dial driver.DialFunc, more ...redis.DialOption) (redis.Conn, error) {
 	if username != "" && password == "" {
-		password = "any" // redigo sends no empty one, and a user who has none is let in with any
+		password = "any" // redigo sends no empty password, and a user who has none is let in with any
 	}
 	rc, err := redis.DialContext(ctx, network, addr, append(more,
 		redis.DialContextFunc(dial),

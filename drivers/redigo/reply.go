@@ -10,8 +10,8 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// appendArguments adds those of cmd. How many keys a script has is an int, as redigo's own Script
-// has it: a connection of the application's own make that changes keys reads it.
+// appendArguments appends those of cmd. The number of a script's keys is an int, as redigo's own Script
+// passes it: a connection of the application's own type that changes keys reads it.
 func appendArguments(args []any, cmd driver.Command) []any {
 	for i, arg := range cmd.Args[1:] {
 		frequent, ok := frequently[arg]
@@ -27,7 +27,7 @@ func appendArguments(args []any, cmd driver.Command) []any {
 	return args
 }
 
-// frequently are the arguments that need not be allocated for each command.
+// frequently are arguments that are so frequent that they are not allocated for each command.
 var frequently = map[string]any{"NX": "NX", "PX": "PX", "0": "0", "1": "1", "2": "2", "3": "3"}
 
 // value makes a [driver.Value] of a reply. It changes arrays in place.
@@ -53,7 +53,7 @@ func answered(err error) error {
 	return err
 }
 
-// turnsAway reports whether a server says that it does not take the connection, and closes it: it is in protected
+// turnsAway reports whether by this the server refuses the connection, and closes it: it is in protected
 // mode, or has too many clients.
 func turnsAway(refusal *driver.ServerError) bool {
 	return refusal.Code == "DENIED" || strings.HasPrefix(refusal.Message, "ERR max number of clients ")

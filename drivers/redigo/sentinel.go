@@ -15,10 +15,10 @@ import (
 
 var errNotMaster = errors.New("the server is not a master")
 
-// dialMaster asks the Sentinels in turn, beginning with the one that knew last
-// time, and returns a connection to the first master that admits to be one. Each
-// Sentinel has an equal part of the dial timeout, and the masters that they name have
-// what is left: one that hangs may use it up, so that the next dial begins behind the
+// dialMaster asks the Sentinels in turn, beginning with the one that knew the master last
+// time, and returns a connection to the first server they name that confirms to be the master. Each
+// Sentinel has an equal part of the dial timeout, and the servers that they name have
+// what is left. A server that hangs may use it up, so that the next dial begins behind the
 // Sentinel that named it.
 func (o *opener) dialMaster(ctx context.Context) (redis.Conn, error) {
 	n := len(o.cfg.Addrs)
@@ -45,8 +45,8 @@ func (o *opener) dialMaster(ctx context.Context) (redis.Conn, error) {
 	return nil, fmt.Errorf("no master %q: %w", o.cfg.Master, errors.Join(failures...))
 }
 
-// dialIfMaster returns a connection to the server that a Sentinel named, if that admits to be the
-// master. Then those to others end.
+// dialIfMaster returns a connection to the server that a Sentinel named, if that confirms to be the
+// master. Then the connections to other servers end.
 func (o *opener) dialIfMaster(ctx context.Context, addr string) (redis.Conn, error) {
 	rc, err := o.dialServer(ctx, "tcp", addr, o.dialNamed)
 	if err != nil {
@@ -94,8 +94,8 @@ func (o *opener) askSentinel(ctx context.Context, addr string) (string, error) {
 	return net.JoinHostPort(reply[0], reply[1]), nil
 }
 
-// askRole returns nil if the server is a master, or does not say: then READONLY
-// will tell. Who may not do ROLE may do INFO as a rule, which locks need besides.
+// askRole returns nil if the server is a master, or does not tell: then READONLY
+// will. A user who may not do ROLE may usually do INFO, which locks need besides.
 func askRole(ctx context.Context, rc redis.Conn) error {
 	reply, err := redis.Values(ask(ctx, rc, "ROLE"))
 	switch {

@@ -17,7 +17,7 @@ func (c *conn) Subscribe(ctx context.Context) (driver.Subscription, error) {
 	return c.subscriptions.Subscribe(ctx, c.dialPubSub)
 }
 
-// dialPubSub is done aside: an application's Dial need not heed ctx.
+// dialPubSub dials in another goroutine: an application's Dial need not heed ctx.
 func (c *conn) dialPubSub(ctx context.Context) (pubsub.Conn, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()

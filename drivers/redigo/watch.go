@@ -10,8 +10,8 @@ import (
 	"github.com/golocker/golocker/locker/driver/pubsub"
 )
 
-// beginToListen has the opener told by a Sentinel when another server becomes the master, if it is not yet: it
-// keeps a connection to one of them as long as one answers. It waits for nothing.
+// beginToListen begins to listen to a Sentinel, which tells when another server becomes the master, unless the opener
+// listens already: it keeps a connection to one of the Sentinels as long as one answers. It does not block.
 func (o *opener) beginToListen() {
 	o.conn.mu.Lock()
 	defer o.conn.mu.Unlock()
@@ -21,12 +21,12 @@ func (o *opener) beginToListen() {
 	o.teller.Store(o.sentinel.Load() - 1) // the next one is the first to be dialed
 	o.listener.Go(func() {
 		refusal, refused := errors.AsType[*driver.ServerError](o.listen())
-		// If it was refused, what there is besides is masterLifetime. Else the next dial tries again.
+		// If listening was refused, masterLifetime has to do. Otherwise the next dial tries again.
 		o.listening.Store(refused && refusal.Code == "NOPERM")
 	})
 }
 
-// listen returns why the opener is told nothing any more.
+// listen listens until it can no longer, and returns why.
 func (o *opener) listen() error {
 	sub, err := o.conn.subscriptions.Subscribe(o.conn.life, o.dialTeller)
 	if err != nil {
@@ -36,7 +36,7 @@ func (o *opener) listen() error {
 	if err := sub.Add(o.conn.life, "+switch-master"); err != nil {
 		return err
 	}
-	o.look() // it may have become another one before
+	o.look() // another server may have become the master before
 	for {
 		m, err := sub.Receive(o.conn.life)
 		told := strings.Fields(m.Payload) // a name, the address of the former master and that of the new one
@@ -51,7 +51,7 @@ func (o *opener) listen() error {
 	}
 }
 
-// dialTeller connects to a Sentinel; to another one if it can be, where one was lost.
+// dialTeller connects to a Sentinel; after one was lost, to another one if possible.
 func (o *opener) dialTeller(ctx context.Context) (pubsub.Conn, error) {
 	var failures []error
 	for range o.cfg.Addrs {
@@ -66,15 +66,15 @@ func (o *opener) dialTeller(ctx context.Context) (pubsub.Conn, error) {
 	return nil, errors.Join(failures...)
 }
 
-// look asks the Sentinel that tells of failovers who the master is.
+// look asks the Sentinel that tells of failovers which server is the master.
 func (o *opener) look() {
 	if master, err := o.askSentinel(o.conn.life, o.cfg.Addrs[o.teller.Load()]); err == nil {
 		o.believe(master)
 	}
 }
 
-// believe leaves all others. The Sentinel that said so becomes the first to be asked when the master is
-// dialed: the others may hear of it later.
+// believe leaves all servers but master. The Sentinel that named it becomes the first to be asked when the master is
+// dialed: the others may hear of the failover later.
 func (o *opener) believe(master string) {
 	o.sentinel.Store(o.teller.Load())
 	o.leaveFor(master, false)

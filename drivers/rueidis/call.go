@@ -13,10 +13,10 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A gate bounds how many calls are with rueidis at the same time, those whose
-// caller has given up included. Without it they would pile up on a server that
-// hangs, at the rate of requests. A Cluster has a gate for each of as many
-// ranges of slots, so that a server that hangs keeps nothing from the others.
+// A gate bounds how many calls are with rueidis at the same time, including those whose
+// caller has given up. Without it calls would pile up on a server that
+// hangs, at the rate of requests. In a Cluster each of 64 ranges of slots has a
+// gate of its own, so that a server that hangs holds up no calls to the others.
 type gate chan struct{}
 
 const (
@@ -24,17 +24,17 @@ const (
 	gates       = 64
 )
 
-// A callContext is the ctx that rueidis sees of a call. It ends only with the
-// Conn: rueidis may connect on behalf of a call, which is of use to all and is
-// not to end with the one, and it would hold the connection's deadline to the
-// call's if there were one, and then not hear of a cancellation any more. But
+// A callContext is the context that rueidis sees of a call. It ends only with the
+// Conn: rueidis may connect on behalf of a call, and a connection is of use to all calls, so
+// it must not end with that one. And it has no deadline: rueidis would make that the
+// connection's, and then not notice a cancellation any more. But
 // Err, which rueidis asks before it queues a command, tells that the caller has
-// gone, so that nothing is sent late that need not be.
+// left, so that nothing is sent late needlessly.
 //
 // Since Done is not nil and there is no deadline, rueidis always pipelines. Then
 // a batch that breaks half-way keeps the replies it has. A single command has
 // nothing to keep: its Done is nil, so that rueidis writes it and reads the reply
-// without a turn through two other goroutines, as long as nobody else is there.
+// without a turn through two other goroutines, as long as no other call is made.
 type callContext struct {
 	context.Context // the caller's
 	life            context.Context
@@ -55,14 +55,14 @@ func (c *callContext) Done() <-chan struct{} {
 type call struct {
 	client   rue.Client
 	gate     gate
-	ctx      *callContext    // not used again: who dials may keep it
+	ctx      *callContext    // not used again: a dial may keep it
 	commands []rue.Completed // of a batch, and its results
 	results  []rue.RedisResult
-	command  rue.Completed // of another, and its result
+	command  rue.Completed // of a call that is no batch, and its result
 	result   rue.RedisResult
 }
 
-// calls are those that are over, and that nobody knows any more.
+// calls are those that are over and that nothing refers to any more.
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (k *call) recycle() {
@@ -70,7 +70,7 @@ func (k *call) recycle() {
 	calls.Put(k)
 }
 
-// Run is called aside, and perhaps alone.
+// Run is called in another goroutine, and may go on after the caller has left.
 func (k *call) Run() {
 	defer func() { <-k.gate }()
 	if k.ctx.batch {
@@ -80,9 +80,9 @@ func (k *call) Run() {
 	}
 }
 
-// make has rueidis make the call aside, and returns as soon as ctx ends, the Conn is
-// closed or c.limit has passed. rueidis itself is not that prompt: not while it connects
-// or looks for the master, and not when its ring is full. After an error the call must not
+// make has rueidis make the call in another goroutine, and returns as soon as it is done, ctx ends,
+// the Conn is closed or c.limit has passed. rueidis itself is not that prompt while it connects
+// or looks for the master, and when its ring is full. After an error the call must not
 // be touched any more.
 func (c *conn) make(ctx context.Context, g gate, k *call) error {
 	limited := ctx
@@ -109,7 +109,7 @@ func (c *conn) make(ctx context.Context, g gate, k *call) error {
 	return nil
 }
 
-// ended says why a call did not wait any longer, and what it waited for.
+// ended tells why a call did not wait any longer; what says for what it waited.
 func (c *conn) ended(ctx context.Context, what string) error {
 	err := ctx.Err()
 	if c.life.Err() != nil {

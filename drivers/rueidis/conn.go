@@ -26,7 +26,7 @@ var (
 	_ driver.Describer  = (*conn)(nil)
 )
 
-// errDecorator is of results that are not rueidis' own. The command may have been sent all the same.
+// errDecorator tells of results that are not rueidis' own. The command may have been sent all the same.
 var errDecorator = errors.New("rueidis: a decorator of the client has returned other results than the server's replies")
 
 type conn struct {
@@ -36,9 +36,9 @@ type conn struct {
 	limit     time.Duration   // of a call, see call
 	gates     [gates]gate     // the first one, or in a Cluster one for each part of its slots
 	crew      aside.Crew      // makes the calls
-	dedicator dedicator       // has the connections of subs
+	dedicator dedicator       // takes the connections of subs
 	subs      pubsub.Group
-	left      atomic.Pointer[time.Time] // when a demoted server was, see leave
+	left      atomic.Pointer[time.Time] // when a demoted server was left last, see leave
 	life      context.Context           // ends with Close
 	end       context.CancelFunc
 }
@@ -107,7 +107,7 @@ func (p *pipeline) send(ctx context.Context, c *conn, g gate, cmds []driver.Comm
 	k := calls.Get().(*call)
 	k.commands = p.commands
 	err := c.make(ctx, g, k)
-	if err == nil && len(k.results) != len(p.places) { // whose is which?
+	if err == nil && len(k.results) != len(p.places) { // which result is whose?
 		err = fmt.Errorf("%w: %d of a pipeline of %d commands", errDecorator, len(k.results), len(p.places))
 	}
 	for i, place := range p.places {
@@ -129,10 +129,10 @@ func (c *conn) ready(ctx context.Context) error {
 	return nil
 }
 
-// build makes cmd a command for the client, which in a Cluster goes where its
-// keys are, and returns the gate for it. It avoids
-// everything that makes rueidis panic. Its errors are marked not sent; that of
-// keys in different slots is also the [driver.ServerError] that a server would
+// build makes a command for the client from cmd, which in a Cluster goes where its
+// keys are, and returns the gate for it. It refuses
+// everything that makes rueidis panic. Its errors are marked not sent. For
+// keys in different slots the error is also the [driver.ServerError] that a server would
 // give.
 //
 // The command is neither retryable nor read-only, so that rueidis never sends it
@@ -193,16 +193,16 @@ func (c *conn) reply(ctx context.Context, result *rue.RedisResult) (driver.Value
 	return value(&message)
 }
 
-// failure makes an error of the contract from one that is no reply. All of them
-// are unknown, except where this package has opened the connections and knows
-// that nothing is ever sent twice: then a failed dial, which rueidis tells only
-// those commands that had no connection, is what the first attempt came to. A
-// wrapped client may try again by itself, so it proves nothing. An error reply is
-// no reply to the command here, but to what sets a connection up, and nobody tries
+// failure makes an error of the contract from one that is no reply. The outcome is
+// unknown, except where this package has opened the connections and knows
+// that nothing is ever sent twice: then a failed dial, which rueidis reports only to
+// commands that had no connection, is how the only attempt ended. A
+// wrapped client may try again by itself, so there it proves nothing. An error reply
+// here does not answer the command, but what sets a connection up, and nothing is tried
 // again after that; unless a decorator made it.
 //
-// rue.ErrClosing does not become driver.ErrClosed, for it is not final: in a
-// Cluster or with Sentinels it means that one server was left behind.
+// rue.ErrClosing does not become driver.ErrClosed, since it is not final: in a
+// Cluster or with Sentinels it means that the client has left one server.
 func (c *conn) failure(ctx context.Context, err error) error {
 	err = refused(err)
 	_, undialed := errors.AsType[*netdial.Error](err)
@@ -220,9 +220,9 @@ func (c *conn) failure(ctx context.Context, err error) error {
 	return err
 }
 
-// ownEnd returns err so that it matches the error of a ctx only if ctx has ended.
-// Handshakes that take too long, and calls of the application that are cancelled
-// while they connect, end with such an error too.
+// ownEnd returns err such that it matches the errors of package context only if ctx has ended.
+// A handshake that takes too long, or a call of the application that is cancelled
+// while it connects, ends with such an error too.
 func ownEnd(ctx context.Context, err error) error {
 	if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return fmt.Errorf("no connection: %v", err)
@@ -250,8 +250,8 @@ func (c *conn) Subscribe(ctx context.Context) (driver.Subscription, error) {
 	return c.subs.Subscribe(ctx, c.dialChannels)
 }
 
-// Close implements [driver.Conn]. Calls in flight return at once. What rueidis would wait for
-// then will not come, since the connections are closed before the client is.
+// Close implements [driver.Conn]. Calls in flight return at once. rueidis waits for nothing
+// then, since the connections are closed before the client is.
 func (c *conn) Close() error {
 	c.end()
 	c.crew.Close()

@@ -9,12 +9,12 @@ import (
 )
 
 // A dedicator takes dedicated connections from a client, one after the other. Dedicate
-// has no ctx, and waits for as long as the application has all of its BlockingPoolSize
-// in use: what a caller has given up cannot be taken back, so the next one waits for
-// what comes of it.
+// has no ctx, and waits for as long as the application uses all of its BlockingPoolSize.
+// A call of it whose caller has given up cannot be taken back, so the next caller gets
+// its result.
 type dedicator struct {
 	asking chan struct{}            // holds one while a Dedicate is under way
-	spare  chan rue.DedicatedClient // what comes of one that was given up
+	spare  chan rue.DedicatedClient // the result of one that was given up
 }
 
 func newDedicator() dedicator {
@@ -41,9 +41,9 @@ func (d dedicator) take(ctx context.Context, client rue.Client) (rue.DedicatedCl
 	return got, err
 }
 
-// pass gives what has come late to who waits for it. What nobody wants is closed: before
-// rueidis takes a connection back it sends commands, and may panic at the replies of a server
-// that is busy, see probe.
+// pass gives a connection that has come late to a caller that waits for one. If none does, it is closed
+// and not given back: before rueidis takes a connection back it sends commands, and may panic at the replies
+// of a server that is busy, see probe.
 func (d dedicator) pass(late rue.DedicatedClient) {
 	select {
 	case d.spare <- late:

@@ -42,7 +42,7 @@ func open(ctx context.Context, cfg driver.Config) (driver.Conn, error) {
 		if err == nil && cfg.Mode == driver.ModeCluster && client.Mode() != rue.ClientModeCluster {
 			err = whyNoCluster(client)
 		}
-		if err != nil && client != nil { // one that could not connect may be returned, too
+		if err != nil && client != nil { // NewClient may also return one that could not connect
 			dialer.Close()
 			client.Close()
 		}
@@ -56,15 +56,15 @@ func open(ctx context.Context, cfg driver.Config) (driver.Conn, error) {
 	}
 	dialer.Close() // if NewClient still runs, it fails now or is just done
 	if strings.Contains(err.Error(), "No such master with that name") {
-		err = errors.New("no Sentinel knows the master's name") // the server has said nothing
+		err = errors.New("no Sentinel knows the master's name") // no server has said anything
 	} else {
 		err = ownEnd(ctx, dialer.Redact(refused(err)))
 	}
 	return nil, driver.NotSent(fmt.Errorf("rueidis: connect: %w", err))
 }
 
-// whyNoCluster tells why rueidis has made a client of a single server of the one address of a
-// Cluster: it does so where that may not be asked for the nodes, too.
+// whyNoCluster tells why rueidis has made a client of a single server from the one address of a
+// Cluster: it also does so where the user may not ask that server for the nodes.
 func whyNoCluster(client rue.Client) error {
 	slots := client.Do(context.Background(), client.B().ClusterSlots().Build())
 	return cmp.Or(slots.Error(), errors.New("the server has become part of a Cluster"))

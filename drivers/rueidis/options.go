@@ -37,7 +37,7 @@ func options(cfg driver.Config, dialer *netdial.Dialer) rue.ClientOption {
 		SelectDB:    cfg.DB,
 		ClientName:  cfg.ClientName,
 		Dialer:      netDialer,
-		// A connection is of use to all calls, so it does not end with the one
+		// A connection is of use to all calls, so it must not end with the call
 		// that needed it first.
 		DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return dialer.Dial(context.WithoutCancel(ctx), cfg.Network, addr)
@@ -47,12 +47,12 @@ func options(cfg driver.Config, dialer *netdial.Dialer) rue.ClientOption {
 		// Locks are never read from a cache, and without it servers that
 		// refuse CLIENT TRACKING or RESP3 will do.
 		DisableCache: true,
-		// Who may do no more than locks need is refused it, which fills the server's ACL LOG.
+		// A user with no more permissions than locks need is refused it, which fills the server's ACL LOG.
 		ClientSetInfo: rue.DisableClientSetInfo,
 		// Never send anything twice, not even what rueidis takes for harmless.
 		DisableRetry: true,
-		// One connection per server: commands share it by pipelining. What
-		// AlwaysPipelining would do comes of callContext.
+		// One connection per server: commands share it by pipelining. callContext
+		// does what AlwaysPipelining would.
 		PipelineMultiplex:   -1,
 		RingScaleEachConn:   ringScale,
 		ReadBufferEachConn:  bufferSize,
@@ -69,17 +69,17 @@ func options(cfg driver.Config, dialer *netdial.Dialer) rue.ClientOption {
 			ClientName: cfg.ClientName,
 			Dialer:     netDialer,
 			// How often the Sentinels are asked for the master. Without it one
-			// missed +switch-master binds the client to a former one for ever.
+			// missed +switch-master binds the client to a former master for ever.
 			TopologyRefreshInterval: 5 * time.Second,
 		}
 	case driver.ModeCluster:
-		opt.ClusterOption.MaxMovedRedirections = 8 // by default it follows them for ever
-		// With RESP3 it asks servers from Redis 8 on for CLUSTER SHARDS, and believes the first
+		opt.ClusterOption.MaxMovedRedirections = 8 // by default rueidis follows them for ever
+		// With RESP3 rueidis asks servers from Redis 8 on for CLUSTER SHARDS, and believes the first
 		// answer. A node that was removed from the Cluster answers, too, with a shard that has no
-		// slots; to CLUSTER SLOTS with nothing, which is not believed.
+		// slots. To CLUSTER SLOTS it answers with nothing, which rueidis does not believe.
 		opt.AlwaysRESP2 = true
 		if opt.Password != "" && opt.Username == "" {
-			opt.Username = "default" // as with RESP3: AUTH without it wants a password to be needed
+			opt.Username = "default" // as with RESP3: without a name AUTH is an error where no password is needed
 		}
 	}
 	return opt

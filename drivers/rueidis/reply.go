@@ -52,7 +52,7 @@ func value(m *rue.RedisMessage) (driver.Value, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rueidis: reply of an unknown type: %w", err)
 	}
-	// What is left beside strings, and numbers without a colon, is a verbatim string, whose
+	// Beside strings, and numbers, which have no colon, only verbatim strings are left, whose
 	// text begins after three letters for its format and a colon.
 	if !m.IsString() && len(text) > 3 && text[3] == ':' {
 		text = text[4:]
@@ -64,9 +64,9 @@ func value(m *rue.RedisMessage) (driver.Value, error) {
 }
 
 // flatten returns a map as an array of alternating keys and values. rueidis
-// shows maps only without their order and with string keys only, so this takes
-// the way through its serialized form, in which a map is an array but for the
-// letter of its type, after seven bytes of expiry.
+// shows maps only without their order and with string keys only, so this goes
+// through its serialized form, in which a map differs from an array by the
+// letter of its type alone, after seven bytes of expiry.
 func flatten(m *rue.RedisMessage) (*rue.RedisMessage, error) {
 	const letter = 7
 	serialized := m.CacheMarshal(nil)
@@ -88,9 +88,9 @@ func refusal(m *rue.RedisMessage) error {
 	return driver.NewServerError(text)
 }
 
-// decoratedReply is a reply to a command, of which a decorator has made an error. rueidis has
-// taken off a leading "ERR " of it: what has a code besides that begins with capitals. An error
-// that a script has caught and returns has none before 7.0, and had no ERR either.
+// decoratedReply returns the reply to a command from which a decorator has made an error. rueidis has
+// removed a leading "ERR ": a reply with another code begins with capitals. An error
+// that a script has caught and returned has no code before Redis 7.0, and had no ERR either.
 func decoratedReply(reply *rue.RedisError) (driver.Value, error) {
 	if reply.IsNil() {
 		return nil, nil
@@ -104,7 +104,7 @@ func decoratedReply(reply *rue.RedisError) (driver.Value, error) {
 
 // refused puts a [*driver.ServerError] in the place of an error reply that rueidis
 // returns as an error of the connection: the server has refused the user, or is full.
-// Of CLIENT TRACKING, which a wrapped client may begin with, it tells the reply by its text alone.
+// Where CLIENT TRACKING was refused, with which a wrapped client may begin, rueidis passes on the text of the reply alone.
 func refused(err error) error {
 	reply, ok := errors.AsType[*rue.RedisError](err)
 	text := ""
@@ -120,13 +120,13 @@ func refused(err error) error {
 		return err
 	}
 	if code, _, _ := strings.Cut(text, " "); !codes[code] {
-		text = "ERR " + text // which rueidis has taken off
+		text = "ERR " + text // which rueidis has removed
 	}
 	return driver.NewServerError(text)
 }
 
 // codes are those with which a server or a Sentinel refuses a new connection. Capitals
-// alone do not tell: ERR was before "DB index is out of range".
+// alone do not tell a code: "DB index is out of range" had ERR before it.
 var codes = map[string]bool{
 	"ERR": true, "NOAUTH": true, "WRONGPASS": true, "NOPERM": true, "DENIED": true, "NOPROTO": true,
 	"LOADING": true, "BUSY": true, "MASTERDOWN": true, "MISCONF": true, "OOM": true, "READONLY": true,

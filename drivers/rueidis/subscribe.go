@@ -29,19 +29,19 @@ type arrival struct {
 	err   error
 }
 
-// probe is a channel that nobody publishes to, and the key of nothing (see question). Subscribing to it is answered on the very
-// connection that brings the messages, also when that has been done before; a PING is
-// not where rueidis speaks RESP2, which takes a second connection for them.
+// probe is a channel that nobody publishes to, and a key that does not exist (see question). Subscribing to it is answered on the very
+// connection that brings the messages, even if it is subscribed to already. A PING is
+// not, where rueidis speaks RESP2: it takes a second connection for messages then.
 //
-// Unsubscribing would be answered there, too, but a server that is busy with a script
-// refuses it and the PING that rueidis sends behind it, and of two refusals one
-// more than rueidis expects makes it panic. A Remove can still run into that; locks never
+// Unsubscribing would be answered there, too. But a server that is busy with a script
+// refuses it, and also the PING that rueidis sends behind it, and two refusals are one
+// more than rueidis expects, so that it panics. A Remove can still run into that; locks never
 // remove a channel.
 const probe = "__golocker:probe"
 
-// dialChannels is a [pubsub.Dialer]. Dedicate has no error, so the probe shows whether
-// there is a connection. That is done aside: to set hooks rueidis may have to make
-// a second connection, for which it asks no ctx.
+// dialChannels is a [pubsub.Dialer]. Dedicate returns no error, so the probe shows whether
+// there is a connection. That is done in another goroutine: to set hooks rueidis may have to make
+// a second connection, which heeds no ctx.
 func (c *conn) dialChannels(ctx context.Context) (pubsub.Conn, error) {
 	d, err := c.dedicator.take(ctx, c.client)
 	if err != nil {
@@ -106,8 +106,8 @@ func (s *channelConn) Receive(context.Context) (pubsub.Event, error) {
 	}
 }
 
-// Close implements [pubsub.Conn]. If the server hangs, rueidis waits for it for a
-// second, or two where it speaks RESP2; that is not waited for.
+// Close implements [pubsub.Conn]. It does not wait for rueidis, which waits for a server that hangs for a
+// second, or two where it speaks RESP2.
 func (s *channelConn) Close() error {
 	close(s.closed) // the hooks must not block
 	go s.client.Close()

@@ -43,8 +43,8 @@ func wrappable(c rue.Client) error {
 	return nil
 }
 
-// isDecorated reports whether a client is not of rueidis' own making, as one of rueidishook
-// or rueidisotel. It may make an error of a reply, with an error of its own around it.
+// isDecorated reports whether a client is not of rueidis' own making, such as one of rueidishook
+// or rueidisotel. That may turn a reply into an error, wrapped in one of its own.
 func isDecorated(client rue.Client) bool {
 	return reflect.Indirect(reflect.ValueOf(client)).Type().PkgPath() != reflect.TypeFor[rue.RedisResult]().PkgPath()
 }
@@ -63,7 +63,7 @@ func sendsTwice(client rue.Client) bool {
 		f := v.FieldByName(field)
 		return f.Kind() == reflect.Bool && f.Bool()
 	}
-	for _, node := range client.Nodes() { // a client with replicas leaves it to them
+	for _, node := range client.Nodes() { // a client with replicas leaves it to those of its nodes
 		if set(node, "hasLftm") {
 			return true
 		}
