@@ -9,29 +9,31 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// ForceRelease ends all leases on the lock with the given name, of whatever kind it
-// is and whoever holds it, and returns who that was. It is meant for an
-// administrator who knows that the holder is dead: a holder that is alive goes on
-// believing in its lease until its next renewal fails, within TTL/3 (without renewal:
-// until its deadline), and only fencing tokens keep it from doing harm in that time.
+// ForceRelease ends all leases on the lock with the given name, whatever kind of lock it is and
+// whoever holds it, and returns those who held it. It is meant for an administrator who knows
+// that the holder is dead. A holder that is alive goes on believing in its lease until its next
+// renewal fails, within TTL/3 (without renewal: until its deadline), and only fencing tokens
+// keep it from doing harm in that time.
 //
-// Who has looked at the lock before, by [Client.Inspect], uses [Client.ForceReleaseFrom]: it
-// spares who has got the lock since.
+// A caller that has looked at the lock before, with [Client.Inspect], should use
+// [Client.ForceReleaseFrom]: it spares a holder that has acquired the lock since.
 //
-// It returns [ErrAbsent] if nobody holds the lock, [ErrUnknown] if the server's answer
-// was not learned, and a [*ForeignError] without touching anything if the key does not hold a
-// lock of this library, or one of the keys beside it what no version has written. After
-// ErrUnknown the lock may be another's already, who would lose it if ForceRelease were asked
-// again: ask ForceReleaseFrom, with what Inspect had shown before.
+// It returns [ErrAbsent] if nobody holds the lock, and [ErrUnknown] if the server's answer was
+// not learned. It returns a [*ForeignError], without touching anything, if the key does not
+// hold a lock of this library, or if one of the keys beside it holds what no version of this
+// library has written. After ErrUnknown somebody else may already hold the lock, and would lose
+// it if ForceRelease were called again: call ForceReleaseFrom, with what Inspect had shown
+// before.
 //
-// On a quorum it looks at the lock first, as Inspect does, and ends the leases that it has seen.
-// So an acquisition that is under way, and what is left at a minority of the nodes from a lease
-// that is nobody's, is let be. ErrUnavailable then also tells what it tells of Inspect. Where others have
-// got the lock between the two steps they keep it, and it returns [ErrTaken].
+// On a quorum it looks at the lock first, as Inspect does, and ends the leases that it has
+// seen. So it leaves alone an acquisition that is under way, and what a lease that nobody holds
+// has left at a minority of the nodes. ErrUnavailable can then also mean what it means from
+// Inspect. Where others have acquired the lock between the two steps they keep it, and
+// ForceRelease returns [ErrTaken].
 //
-// It asks once (on a quorum twice), for as long as [AttemptTimeout] and ctx allow. Where nothing was
-// changed for certain the error is [ErrUnavailable], the cause of ctx, [ErrPermission], [ErrInvalid]
-// for a name that cannot be one, or [ErrClosed].
+// It asks once (on a quorum twice), for as long as [AttemptTimeout] and ctx allow. Where it is
+// certain that nothing was changed, the error is [ErrUnavailable], the cause of ctx,
+// [ErrPermission], [ErrInvalid] for a name that cannot be used, or [ErrClosed].
 func (c *Client) ForceRelease(ctx context.Context, name string) ([]Holder, error) {
 	leases := everyLease
 	if c.quorum != nil {
@@ -47,24 +49,28 @@ func (c *Client) ForceRelease(ctx context.Context, name string) ([]Holder, error
 	return c.forceRelease(ctx, name, leases)
 }
 
-// ForceReleaseFrom is [Client.ForceRelease] of the leases of these holders alone, as they were told by
-// [Client.Inspect], [Client.List], ForceRelease, or a [*LockedError], which names one hold of one
-// of them. Whoever else holds the lock by now keeps it, also by a new lease of the same client, or
-// one that was taken up by [Mutex.Attach] since. So it may be asked again and again.
+// ForceReleaseFrom is [Client.ForceRelease] for the leases of these holders alone, as reported
+// by [Client.Inspect], [Client.List], ForceRelease, or a [*LockedError], which names one hold
+// of one of them. Anybody else who holds the lock by now keeps it, even if by a new lease of
+// the same client, or by one that [Mutex.Attach] has taken up since. So it may be called again
+// and again.
 //
-// It returns those who did hold the lock. If none of them does any more it returns [ErrTaken], with a
-// LockedError in the chain, where somebody else does, and else [ErrAbsent]; so it does
-// without asking if there are no holders. It returns [ErrInvalid] for a Holder that is none of
-// those: one made by the caller, or that of a LockedError where the holder was not known. A Holder
-// that is Foreign has no lease that could be ended.
+// It returns those of the holders who did hold the lock. If none of them holds it any more, it
+// returns [ErrTaken], with a LockedError in the chain, where somebody else holds it, and
+// otherwise [ErrAbsent]. If no holders are given it returns ErrAbsent without asking. It
+// returns [ErrInvalid] for a Holder from any other source: one made by the caller, or that of a
+// LockedError where the holder was not known. A Holder that is Foreign has no lease that could
+// be ended.
 //
-// On a quorum it ends these leases at each node that knows them, and returns who was known to one at
-// least. So it also removes what is left at a minority of the nodes, and keeps others out until its TTL has
-// passed: Inspect does not show it, but the LockedError of a TryLock does. And it returns ErrUnknown where so
-// many nodes have lost their data less than LongestTTL ago that one of the holders may believe in a lease of
-// which they know nothing any more.
+// On a quorum it ends these leases at each node that knows them, and returns the holders that
+// at least one node knew. So it also removes what is left of a lease at a minority of the
+// nodes, which keeps others out until its TTL has passed: Inspect does not show that, but the
+// LockedError of a TryLock does. And it returns ErrUnknown where so many nodes have lost their
+// data less than LongestTTL ago that one of the holders may believe in a lease of which these
+// nodes know nothing any more.
 //
-// Other errors are those of ForceRelease. After [ErrUnknown] ask again with the same holders.
+// Other errors are those of ForceRelease. After [ErrUnknown] call it again with the same
+// holders.
 func (c *Client) ForceReleaseFrom(ctx context.Context, name string, holders ...Holder) ([]Holder, error) {
 	for _, h := range holders {
 		if !h.Foreign && h.leases == "" {

@@ -7,17 +7,17 @@ import (
 	"fmt"
 )
 
-// Upgrade takes the lock for writing while this lease reads under it. It waits for the
-// other readers to leave; nobody new is let in meanwhile, and writers that have been
-// waiting come after it. The lease returned is a further one: this one stays as it
-// is, and each is given up by its own Unlock.
+// Upgrade takes the lock for writing while this lease reads under it. It waits for the other
+// readers to leave; nobody new is let in meanwhile, and writers that have been waiting come
+// after it. The lease returned is an additional one: this one stays as it is, and each is given
+// up by its own Unlock.
 //
-// Of two readers that want to upgrade the second gets [ErrDeadlock] at once, since
-// each would wait for the other. It has to unlock, and then to lock for writing; what
-// it has read may have changed by then. If this lease ends before the lock is had
-// for writing, so does Upgrade, and returns why; also if the server has lost it and nobody has
-// noticed yet: it asks for that when it has the lock. A lease that does not read under a
-// read-write lock gives [ErrInvalid]. Its other errors are those of [Mutex.Lock].
+// Of two readers that want to upgrade the second gets [ErrDeadlock] at once, since each would
+// wait for the other. It has to unlock, and then lock for writing; what it has read may have
+// changed by then. If this lease ends before the lock is held for writing, Upgrade ends too and
+// returns why. So it does if the server has lost this lease and nobody has noticed yet: Upgrade
+// asks about that once it has the lock. A lease that does not read under a read-write lock
+// gives [ErrInvalid]. The other errors of Upgrade are those of [Mutex.Lock].
 func (l *Lease) Upgrade(ctx context.Context) (*Lease, error) { return l.upgrade(ctx, true) }
 
 // TryUpgrade is Upgrade if no other reader holds the lock at present, and returns a
@@ -35,13 +35,13 @@ func (l *Lease) upgrade(ctx context.Context, wait bool) (*Lease, error) {
 	return l.changeMode(both, ctx, modeWrite, wait)
 }
 
-// Downgrade turns the lease from writing to reading without a gap in which another
-// writer could have the lock. The lease returned reads; this one is over, as after
-// Unlock, and so is the context of work that runs under it: give [Lease.Do] of the one returned a
-// ctx from outside of that work. Readers who wait are let in. After an error this lease is as it was, unless
-// the error is [ErrLost], as it is also where the server turns out to have lost the lease
-// before. A lease that does not hold a read-write lock for writing gives [ErrInvalid], one
-// that is over what [Lease.Err] says. The other errors are those of [Mutex.TryLock].
+// Downgrade turns the lease from writing to reading without a gap in which another writer could
+// have the lock. The lease returned reads; this one is over, as after Unlock, and so is the
+// context of work that runs under it: give [Lease.Do] of the returned lease a ctx from outside
+// that work. Waiting readers are let in. After an error this lease is as it was, unless the
+// error is [ErrLost]. It is ErrLost, too, where the server turns out to have lost the lease
+// before. A lease that does not hold a read-write lock for writing gives [ErrInvalid]; one that
+// is over gives what [Lease.Err] says. The other errors are those of [Mutex.TryLock].
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if err := l.changeable(modeWrite, "downgrade"); err != nil {
 		return l.unchanged(ctx, modeRead, err)

@@ -14,10 +14,10 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A Client takes locks on one deployment: a server, a master that Sentinels watch,
-// or a Cluster. It is safe for concurrent use; an application needs one for each
-// deployment. It comes from [New], [Open] or [NewQuorum]; the zero Client is of no use, and its
-// locks and its Close give [ErrInvalid].
+// A Client takes locks on one deployment: a server, a master that Sentinels watch, or a
+// Cluster. It is safe for concurrent use; an application needs one for each deployment. It
+// comes from [New], [Open] or [NewQuorum]; the zero Client is of no use: its locks and its
+// Close return [ErrInvalid].
 type Client struct {
 	deployment deployment
 	quorum     *quorum // nil on one deployment
@@ -48,9 +48,9 @@ type Client struct {
 	err        error                // of Close
 }
 
-// New returns a client on connector, which comes from a driver's Wrap function or
-// its OpenConnector. New does no I/O; a wrong address shows at the first lock. Its error is
-// [ErrInvalid]: a nil connector, or an option that cannot be.
+// New returns a client on connector, which comes from a driver's Wrap function or its
+// OpenConnector. New does no I/O; a wrong address shows at the first lock. Its error is
+// [ErrInvalid]: for a nil connector, or an option that cannot be used.
 //
 // Close the client when it is no longer needed. That leaves a wrapped Redis client
 // open.
@@ -69,13 +69,14 @@ func New(connector driver.Connector, opts ...ClientOption) (*Client, error) {
 	return newClient(&store{link: l, deployment: l}, nil, cfg), nil
 }
 
-// NewQuorum returns a client whose locks are held where a majority of independent
-// servers holds them: an odd number from 3 to 15, of which a minority may fail. They may
-// be reached through different drivers. Package redlock is the convenient form, and
-// its documentation says what a quorum promises and what not.
+// NewQuorum returns a client whose locks are held where a majority of independent servers holds
+// them. The number of servers is odd, from 3 to 15, and a minority of them may fail. They may
+// be reached through different drivers. Package redlock is the convenient form, and its
+// documentation says what a quorum promises and what it does not.
 //
-// Like New it does no I/O, and its error is [ErrInvalid], also of a wrong number of connectors. That
-// two of them lead to the same server, or one to a Cluster, shows at the first lock, as the same.
+// Like New it does no I/O, and its error is [ErrInvalid], also for a wrong number of
+// connectors. That two of them lead to the same server, or one to a Cluster, shows at the first
+// lock, also as ErrInvalid.
 func NewQuorum(connectors []driver.Connector, opts ...ClientOption) (*Client, error) {
 	cfg, err := newConfig(opts)
 	if err != nil {
@@ -253,16 +254,16 @@ func await(ended, done <-chan struct{}, within time.Duration) bool {
 // and releasing.
 const closeTime = 5 * time.Second
 
-// Close ends the client. Waiting Lock calls return with [ErrClosed]. Leases that are
-// still held end: their contexts end with a cause that is ErrLost and ErrClosed, and
-// their locks are released. It then closes the connections that the client has
-// opened, and no goroutine of it is left. (The driver's documentation says what its
-// client library may need for its own timeouts.)
+// Close ends the client. Waiting Lock calls return with [ErrClosed]. Leases that are still held
+// end: their contexts end with a cause that is ErrLost and ErrClosed, and their locks are
+// released. Close then closes the connections that the client has opened, and none of the
+// client's goroutines is left. (The driver's documentation says what its client library may
+// need for its own timeouts.)
 //
-// The error names the locks whose release the server did not confirm within 5
-// seconds, and those that an outage before has left and that have not lapsed yet; they
-// are free when their TTL has passed. (It waits for nothing where the application has closed its own
-// client before.) Queues of locks that calls have waited for are left
+// The error names the locks whose release the server did not confirm within 5 seconds, and
+// those that an earlier outage has left behind and that have not lapsed yet; all of them are
+// free when their TTL has passed. (Close waits for nothing where the application has closed its
+// own client before.) Places in the queues of locks that calls have waited for are given up
 // within a second, or lapse. Close may be called again; it gives the same answer.
 func (c *Client) Close() error {
 	if c.store == nil {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Detach leaves the lock on the server for another process to take up with
-// [Mutex.Attach], and returns the id to do so. From its return on this lease is not held
-// any more; its context has ended with [ErrReleased]. The server keeps the lock for
-// at least ttl (limits as for [TTL]), within which it must be taken up.
+// Detach leaves the lock on the server for another process to take up with [Mutex.Attach], and
+// returns the id for that. Once Detach has returned, this lease is no longer held, and its
+// context has ended with [ErrReleased]. The server keeps the lock for at least ttl (which has
+// the limits of [TTL]), within which it must be taken up.
 //
-// A lease that its owner has re-entered is detached by itself: the owner keeps the
-// others, and the server a hold for each side.
+// Where the owner has re-entered the lock, this lease alone is detached: the owner keeps its
+// other leases, and the server keeps a hold for each side.
 //
-// Who knows the id can take the lock up; treat it as a secret of the lock's users.
-// After an error the lease is still held here, unless the error says otherwise. The errors are those
-// of [Lease.Extend]; where the owner has re-entered, also those of [Mutex.TryLock].
+// Anybody who knows the id can take the lock up; treat it as a secret of the lock's users.
+// After an error the lease is still held here, unless the error says otherwise. The errors are
+// those of [Lease.Extend]; where the owner has re-entered, also those of [Mutex.TryLock].
 func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (id string, err error) {
 	if !l.shared() {
 		if err := l.outlast(ctx, ttl); err != nil {

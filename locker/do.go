@@ -35,27 +35,27 @@ func (m *Mutex) Do(ctx context.Context, work func(ctx context.Context) error) er
 
 func nilWork() error { return invalid("Do of a nil function") }
 
-// Do runs work under a lease that is held already, and gives it up, whatever becomes of
-// work: a return, a panic, runtime.Goexit. So work that is to be left out where somebody
-// else is at it is [Mutex.TryLock] and then Do.
+// Do runs work under a lease that is held already, and gives it up, whatever becomes of work: a
+// return, a panic, runtime.Goexit. So for work that should be skipped where somebody else is at
+// it, call [Mutex.TryLock] and then Do.
 //
-// The context given to work carries ctx's values and ends when ctx does, or when
-// the lock is lost: then context.Cause is an [ErrLost] and work must stop, because
-// soon somebody else may hold the lock. It carries the lease, too: [FromContext] gives it to
-// work, and calls with that context re-enter a lock that has owners. Where work itself gives the
-// lease up, or another Do of the same lease ends, the context ends with [ErrReleased].
+// The context given to work carries ctx's values and ends when ctx does, or when the lock is
+// lost: then context.Cause is an [ErrLost] and work must stop, because soon somebody else may
+// hold the lock. The context carries the lease, too: [FromContext] gives it to work, and calls
+// with that context re-enter a lock that has owners. Where work itself gives the lease up, or
+// another Do of the same lease ends, the context ends with [ErrReleased].
 //
-// Do returns work's error as it is, joined with the loss if the lock was lost while work
-// ran (also if work did not notice), and with an [ErrUnknown] if the release was
-// not confirmed, be it that the server did not answer or that it refused. That is an
-// [ErrUnavailable] as a rule, but work has run: who does again what an unavailable server has
-// prevented looks for ErrUnknown first. Do gives the lease up under a context of its own, so
-// that a ctx that ended does not leave the lock behind; where the server does not answer it
-// returns up to 5 seconds later for that.
+// Do returns work's error as it is, joined with the loss if the lock was lost while work ran
+// (also if work did not notice), and with an [ErrUnknown] if the release was not confirmed,
+// whether the server did not answer or refused. As a rule that error is an [ErrUnavailable] as
+// well, but work has run: a caller that repeats what an unavailable server has prevented must
+// look for ErrUnknown first. Do gives the lease up under a context of its own, so that a ctx
+// that has ended does not leave the lock behind; where the server does not answer, Do therefore
+// returns up to 5 seconds later.
 //
-// A lease that Do was called on is given up also where work is not run: if the lease
-// is over, which returns what [Lease.Err] says; if ctx is, which returns why; if work is
-// nil, which is [ErrInvalid]; and if Do panics, as it does with a nil ctx.
+// A lease that Do was called on is given up even where work is not run: if the lease is over,
+// when Do returns what [Lease.Err] says; if ctx is over, when it returns why; if work is nil,
+// which is [ErrInvalid]; and if Do panics, as it does with a nil ctx.
 func (l *Lease) Do(ctx context.Context, work func(ctx context.Context) error) (err error) {
 	over := l.Err()
 	if errors.Is(over, ErrReleased) {
@@ -148,9 +148,9 @@ func leases(ctx context.Context) iter.Seq[*Lease] {
 	}
 }
 
-// FromContext returns the lease under which [Lease.Do] or [Mutex.Do] runs the work that was given
-// ctx, for its token, deadline and the like, or the lease whose [Lease.Context] ctx
-// was derived from; of several the innermost. ok is false if there is none.
+// FromContext returns the lease under which [Lease.Do] or [Mutex.Do] runs the work that was
+// given ctx, for its token, deadline and the like, or the lease whose [Lease.Context] ctx was
+// derived from. Of several leases it returns the innermost. ok is false if there is none.
 func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	for lease := range leases(ctx) {
 		return lease, true
@@ -158,19 +158,19 @@ func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	return nil, false
 }
 
-// WithoutLease returns ctx with all its values but the leases that it carries and the owner
-// that [WithOwner] has given it, so that nothing done under it passes for a part of what they
-// protect. It is for work in the background that is begun by who holds a lock, and that the holder
-// does not wait for: that waits for the lock like anybody else's, and without a
-// [DeadlockError]. It does not re-enter a lock of the holder's either, unless the lock says [As];
-// WithOwner gives it an owner of its own.
+// WithoutLease returns ctx with all its values except the leases that it carries and the owner
+// that [WithOwner] has given it, so that nothing done under it passes for a part of what the
+// leases protect. It is for background work that the holder of a lock starts and does not wait
+// for. Such work waits for the lock like anybody else's, and without a [DeadlockError]. It does
+// not re-enter a lock of the holder's either, unless the lock says [As]; WithOwner gives it an
+// owner of its own.
 //
-// It ends when ctx does, and so with the lease where ctx is the context of work. Most work in
-// the background is to go on:
+// The returned context ends when ctx does, and so with the lease where ctx is the context of
+// work. Most background work should go on:
 //
 //	locker.WithoutLease(context.WithoutCancel(ctx))
 //
-// Do not use it for what the holder waits for: they would wait for each other.
+// Do not use it for work that the holder waits for: the two would wait for each other.
 func WithoutLease(ctx context.Context) context.Context {
 	return WithOwner(context.WithValue(ctx, leaseKey{}, (*carried)(nil)), Owner{})
 }

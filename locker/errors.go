@@ -22,8 +22,8 @@ var (
 	ErrNotHeld = errors.New("locker: not held")
 	// ErrAbsent: the lease ran out (or was deleted) and nobody holds the lock.
 	ErrAbsent = fmt.Errorf("%w: the lease is gone from the server", ErrNotHeld)
-	// ErrTaken: the lease ran out (or was broken) and the key is somebody else's now, or of
-	// a reentrant lock's owner by another hold.
+	// ErrTaken: the lease ran out (or was broken), and now somebody else holds the key, or the
+	// owner of a reentrant lock does by another hold.
 	ErrTaken = fmt.Errorf("%w: the lock is somebody else's", ErrNotHeld)
 
 	// ErrLost is the cause of a lease context that ended because the lock is,
@@ -39,43 +39,44 @@ var (
 	// ErrWaitTimeout: the time set by [WaitTimeout] passed.
 	ErrWaitTimeout = errors.New("locker: wait timeout")
 
-	// ErrTooManyWaiters: the lock was not free, and as many calls of the client as
-	// [MaxWaiters] allows wait already.
+	// ErrTooManyWaiters: the lock was not free, and as many calls of the client as [MaxWaiters]
+	// allows were waiting already.
 	ErrTooManyWaiters = errors.New("locker: too many calls wait for locks already")
 
-	// ErrUnavailable: the server could not be reached, has not answered in time, or
-	// answered that it cannot serve at present. It says nothing about who holds the lock.
+	// ErrUnavailable: the server could not be reached, did not answer in time, or answered that
+	// it cannot serve at present. It says nothing about who holds the lock.
 	ErrUnavailable = errors.New("locker: server unavailable")
 
 	// ErrUnknown: a request was sent and its outcome never learned. After an
 	// Unlock with this error the lock is free within its TTL at the latest.
 	ErrUnknown = errors.New("locker: outcome unknown")
 
-	// ErrForeign: the key holds a lock of another kind, or something that is no
-	// lock of this library. It is never waited for, nor deleted, whether it expires
-	// or not: that would hide a mistake. But a mutex takes a string that expires for
-	// a lock of another library, made by SET NX, and waits for it.
+	// ErrForeign: the key holds a lock of another kind, or something that is no lock of this
+	// library. Such a key is never waited for, nor deleted, whether it expires or not: that
+	// would hide a mistake. But a mutex takes a string that expires to be a lock of another
+	// library, made by SET NX, and waits for it.
 	ErrForeign = errors.New("locker: foreign value at the lock's key")
 
 	// ErrPermission: the server's ACL forbids what a lock needs. The chain has a
 	// *PermissionError, which says what to grant.
 	ErrPermission = errors.New("locker: no permission")
 
-	// ErrDeadlock: to wait for the lock would be to wait for oneself. The chain
-	// has a *DeadlockError. A wait by way of others is not seen: that of a reader, by
-	// another owner than the lease that its context carries, behind a writer that
-	// waits for that lease. A context tells nothing of who waits for the caller: where
-	// that is nobody, as in the background, [WithoutLease] says so.
+	// ErrDeadlock: to wait for the lock would be to wait for oneself. The chain has a
+	// *DeadlockError. A wait by way of others is not detected: a reader, whose owner is not
+	// that of the lease its context carries, waits behind a writer that waits for that lease. A
+	// context does not tell who waits for the caller: where nobody does, as in the background,
+	// [WithoutLease] says so.
 	ErrDeadlock = errors.New("locker: deadlock")
 
-	// ErrInvalid: an argument or option cannot be used. Nothing was sent, but that
-	// [Lease.Do] gives its lease up all the same. So is a node of a Cluster that was given as a
-	// server of its own, where it is asked for a lock that others have.
+	// ErrInvalid: an argument or option cannot be used. Nothing was sent, except that
+	// [Lease.Do] gives its lease up all the same. ErrInvalid is also what a node of a Cluster
+	// that was given as a server of its own gives, where it is asked for a lock that other
+	// nodes have.
 	ErrInvalid = errors.New("locker: invalid argument")
 
 	// ErrClosed: the client is closed, by [Client.Close] or because the application's own
-	// client, which it wraps, was. No call on it will succeed any more: make another, and
-	// close a client only when nothing uses it.
+	// client, which it wraps, was closed. No call on it will succeed any more: make another,
+	// and close a client only when nothing uses it.
 	ErrClosed = errors.New("locker: client closed (make another; close a client when nothing uses it)")
 )
 
@@ -83,7 +84,7 @@ func invalid(problem string) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, problem)
 }
 
-// A LockedError says who holds a lock that could not be had. It matches ErrLocked.
+// A LockedError says who holds a lock that could not be acquired. It matches ErrLocked.
 type LockedError struct {
 	Name   string // as given to [Client.Mutex]
 	Holder Holder // one of those who hold it, as far as the server knows
@@ -109,17 +110,17 @@ func (e *LockedError) Error() string {
 // Is reports whether target is ErrLocked.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 
-// A WaitError is how a wait for a lock ends without it: it tells both what ended
-// the wait and why the lock was not had until then. errors.Is and errors.AsType find
-// both.
+// A WaitError says that a wait for a lock ended without it: it tells both what ended the wait
+// and why the lock was not acquired until then. errors.Is and errors.AsType find both.
 type WaitError struct {
 	Name string // as given to [Client.Mutex]
 	// Cause is what ended the wait: the cause of the context, [ErrWaitTimeout],
 	// [ErrClosed], or [ErrTooManyWaiters], which ends it before it begins.
 	Cause error
-	// Reason is what the last attempt said: a *LockedError, or an ErrUnavailable, which it
-	// also is where a deadline or the WaitTimeout passed before there was any answer. It is nil
-	// if nobody was asked, or the caller has canceled the wait before there was one.
+	// Reason is what the last attempt said: a *LockedError, or an ErrUnavailable. It is an
+	// ErrUnavailable also where a deadline or the WaitTimeout passed before there was any
+	// answer. It is nil if nobody was asked, or if the caller canceled the wait before there
+	// was an answer.
 	Reason error
 
 	ctxErr error // ctx.Err() where Cause is something else
@@ -188,11 +189,11 @@ func (e *LostError) Unwrap() []error {
 // A DeadlockError says that a lock cannot be waited for. It matches ErrDeadlock.
 type DeadlockError struct {
 	Name string // as given to [Client.Mutex]
-	// Nested tells that the context carries a lease of this lock that the new
-	// one would have to wait for: give that up before, use [Reentrant] if the calls are
-	// nested, or [WithoutLease] if the holder does not wait for this one. Otherwise the caller is a reader that wants to
-	// write, and another reader waits for the same already: each would wait for
-	// the other to end reading.
+	// Nested tells that the context carries a lease of this lock that the new one would have to
+	// wait for: give that lease up first, use [Reentrant] if the calls are nested, or
+	// [WithoutLease] if the holder does not wait for this call. If Nested is false, the caller
+	// is a reader that wants to write, and another reader is already waiting to do the same:
+	// each would wait for the other to end reading.
 	Nested bool
 }
 

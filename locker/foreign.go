@@ -10,19 +10,19 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A ForeignError says what stands at a lock's key instead of a lock, or at a key that
-// this library keeps beside it. It matches ErrForeign.
+// A ForeignError says what is at a lock's key instead of a lock, or at a key that this library
+// keeps beside the lock's key. It matches ErrForeign.
 type ForeignError struct {
 	Name string // as given to [Client.Mutex]
-	// Type is "mutex", "reentrant lock" or "read-write lock" for a lock of that
-	// kind, and else the server's name for the value's type: "string", "hash", …
+	// Type is "mutex", "reentrant lock" or "read-write lock" for a lock of that kind, and
+	// otherwise the server's name for the value's type: "string", "hash", …
 	//
-	// It is "hold", "fencing token" or "side key" if somebody has written to such a part
-	// of the lock what this library does not.
+	// It is "hold", "fencing token" or "side key" if somebody has written to that part of the
+	// lock what this library does not write.
 	Type string
-	// Remaining is how long the server keeps it unless somebody renews it, 0 if it
-	// never expires. Of the parts of a lock it is 0, too, and on a quorum it is what
-	// one of the nodes says.
+	// Remaining is how long the server keeps the value unless somebody renews it, 0 if it never
+	// expires. For the parts of a lock it is 0, too, and on a quorum it is what one of the
+	// nodes says.
 	Remaining time.Duration
 
 	err error // the server's reply, if that was an error

@@ -10,31 +10,31 @@ import (
 
 // A Status is what the server knows of a lock at one moment.
 type Status struct {
-	// Holders are those who hold the lock. A mutex has one at the most, a
-	// reentrant lock or a writer one owner, and readers are any number.
+	// Holders are those who hold the lock. A mutex has at most one, a reentrant lock or a
+	// writer has one owner, and there may be any number of readers.
 	Holders []Holder
-	// Waiters is how many waiters stand in the queue. Goroutines of one client that
-	// want the same mutex count as one. One that crashed is counted until its place
-	// runs out and another waiter comes by.
+	// Waiters is how many waiters stand in the queue. Goroutines of one client that want the
+	// same mutex count as one. A waiter that crashed is counted until its place runs out and
+	// another waiter comes by.
 	Waiters int
 }
 
 // Held tells whether anybody holds the lock.
 func (s Status) Held() bool { return len(s.Holders) > 0 }
 
-// Inspect tells who holds the lock with the given name, of whatever kind it is, and
-// how many wait for it. It returns a [*ForeignError] if the key holds what is not a
-// lock of this library; but a string that expires may be that of another one, and is
-// told as a Holder that is Foreign. A replica tells what has reached it so far, which may be nothing.
+// Inspect tells who holds the lock with the given name, whatever kind of lock it is, and how
+// many wait for it. It returns a [*ForeignError] if the key holds something that is not a lock
+// of this library; but a string that expires may be a lock of another library, and is reported
+// as a Holder that is Foreign. A replica tells what has reached it so far, which may be
+// nothing.
 //
 // On a quorum it returns ErrUnavailable also where a majority of the nodes are new, or have
 // lost their data less than LongestTTL ago, and none of the others knows who holds the lock:
-// who does may not know it yet. The error says for how long that is so.
+// there may be a holder that does not know of that yet. The error says for how long that is so.
 //
 // It asks once, for as long as [AttemptTimeout] and ctx allow, and returns [ErrUnavailable] if
-// the server cannot be reached or cannot serve at present, the cause of ctx if that
-// ended first, [ErrPermission], [ErrInvalid] for a name that cannot be one, and
-// [ErrClosed].
+// the server cannot be reached or cannot serve at present, the cause of ctx if that ended
+// first, [ErrPermission], [ErrInvalid] for a name that cannot be used, and [ErrClosed].
 func (c *Client) Inspect(ctx context.Context, name string) (Status, error) {
 	m := c.Mutex(name)
 	v, err := m.admin(ctx, fmt.Sprintf("inspect %q", name), c.inspectCall(&m.keys), false)

@@ -10,9 +10,9 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A Lease is one acquisition of a lock. It lives until Unlock, Detach, or loss,
-// whatever becomes of the context of the call that took it. Its methods may be called
-// from many goroutines. The zero Lease is of no use, nor is a copy, of which go vet warns.
+// A Lease is one acquisition of a lock. It lives until Unlock, Detach, or loss, whatever
+// becomes of the context of the call that took it. Its methods may be called from many
+// goroutines. The zero Lease is of no use, nor is a copy, which go vet warns about.
 type Lease struct {
 	_ noCopy
 
@@ -45,18 +45,18 @@ func (*noCopy) Unlock() {}
 // Name returns the lock's name as it was given to [Client.Mutex].
 func (l *Lease) Name() string { return l.mutex.name }
 
-// Token returns the fencing token, 0 if the lock is not [Fenced]. It stays the same
-// for the life of the lease. That of a reader is the last writer's, and 0 where none is known:
-// nobody has written for as long as the last token is kept, a day at least, or the lock is on a
-// quorum. A reader that re-enters has the token of what it has written itself meanwhile, too: a
-// [NamedOwner] on any client, an owner that [NewOwner] made on this one.
+// Token returns the fencing token, 0 if the lock is not [Fenced]. It stays the same for the
+// life of the lease. A reader's token is the last writer's, and 0 where none is known: because
+// nobody has written for as long as the last token is kept, a day at least, or because the lock
+// is on a quorum. A reader that re-enters also has the token of what its owner has written
+// itself meanwhile: a [NamedOwner] on any client, an owner that [NewOwner] made on this one.
 func (l *Lease) Token() Token { return l.token }
 
 // Mode tells how the lock is held.
 func (l *Lease) Mode() Mode { return l.mutex.mode.public() }
 
-// Owner returns who holds the lock by this lease: who can re-enter it. For a plain
-// mutex it is the zero Owner.
+// Owner returns the owner that holds the lock by this lease, and so can re-enter it. For a
+// plain mutex it is the zero Owner.
 func (l *Lease) Owner() Owner { return Owner{name: l.tenure.owner, made: l.tenure.owner != ""} }
 
 // Valid tells whether the lock is certainly held at this moment. It is computed at
@@ -64,8 +64,8 @@ func (l *Lease) Owner() Owner { return Owner{name: l.tenure.owner, made: l.tenur
 // process or (on Linux) of the machine.
 func (l *Lease) Valid() bool { return l.Err() == nil }
 
-// Err returns nil while the lock is certainly held, and else why it is not: an
-// error that is [ErrLost] or [ErrReleased].
+// Err returns nil while the lock is certainly held, and otherwise why it is not: an error that
+// is [ErrLost] or [ErrReleased].
 func (l *Lease) Err() error {
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()
@@ -73,10 +73,10 @@ func (l *Lease) Err() error {
 	return l.cause
 }
 
-// Deadline returns until when the lock is held unless it is renewed before, which
-// the watchdog does. It is the zero time once the lease is over. Like all times of
-// [time.Now] it compares by the monotonic clock, which does not know of the time that the
-// machine was suspended: after that (on Linux) the deadline is earlier by as much.
+// Deadline returns the time until which the lock is held unless the lease is renewed before,
+// which the watchdog does. It is the zero time once the lease is over. Like all times of
+// [time.Now] it compares by the monotonic clock, which does not count the time for which the
+// machine was suspended: after a suspension (on Linux) the deadline is earlier by as much.
 func (l *Lease) Deadline() time.Time {
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()
@@ -126,12 +126,11 @@ func (l *Lease) end(cause error) {
 	}
 }
 
-// Context returns a context that ends when the lock is no longer certainly held,
-// and at Unlock. It ends before the server can let anybody else in, whatever the
-// network does. context.Cause tells why: [ErrLost] or [ErrReleased]. The context is
-// the same at every call. It carries the lease, for [FromContext], and no other
-// value, and knows nothing of the end of the caller's; [Lease.Do] joins the two, for work that
-// is to have both.
+// Context returns a context that ends when the lock is no longer certainly held, and at Unlock.
+// It ends before the server can let anybody else in, whatever the network does. context.Cause
+// tells why: [ErrLost] or [ErrReleased]. The context is the same at every call. It carries the
+// lease, for [FromContext], and no other value, and knows nothing of the end of the caller's
+// context; [Lease.Do] joins the two, for work that needs both.
 //
 // A timer cannot fire while the machine is suspended or the process stopped: right
 // after such a pause the context may not have ended yet. After a suspension, which timers
@@ -153,12 +152,12 @@ func (l *Lease) Context() context.Context {
 // never shortens it. The watchdog goes on as before. The ttl has the limits of [TTL];
 // a [MaxHold] stays in force.
 //
-// It repeats the request until it is answered, ctx ends, or the lease does. Where
-// it fails, the lease is as long as it was before for all that is known. The error
-// is what [Lease.Err] says of a lease that is over, or [ErrNotHeld] if the server says so; [ErrInvalid] for
-// a ttl out of the limits; what the server refused it with, such as [ErrPermission]; [ErrClosed]; and
-// where ctx ended the cause of that, with [ErrUnavailable] if a request was not answered. It is [ErrUnknown] besides
-// if the server may have lengthened the lease.
+// It repeats the request until it is answered, ctx ends, or the lease does. Where it fails, the
+// lease is, for all that is known, as long as it was before. The error is what [Lease.Err] says
+// of a lease that is over, or [ErrNotHeld] if the server says so; [ErrInvalid] for a ttl
+// outside the limits; what the server refused the request with, such as [ErrPermission];
+// [ErrClosed]; or, where ctx ended, the cause of that, with [ErrUnavailable] if a request was
+// not answered. It is also [ErrUnknown] if the server may have lengthened the lease.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.extend(ctx, "extend", ttl)
 }

@@ -21,25 +21,25 @@ type Found struct {
 // listBatch is how many locks are inspected together.
 const listBatch = 64
 
-// List goes through the locks that somebody holds and whose names begin with prefix,
-// in no order: those of all masters of a Cluster, and on a quorum those that a
-// majority holds. It is made for people who look at locks, and no part of taking one:
-// it walks through all keys of the servers by SCAN, in small steps.
+// List goes through the locks that somebody holds and whose names begin with prefix, in no
+// order: those of all masters of a Cluster, and on a quorum those that a majority holds. It is
+// meant for people who look at locks, and is no part of taking one: it walks through all keys
+// of the servers by SCAN, in small steps.
 //
 // A lock that is held all the time until the iteration ends is found once, except that a
 // Cluster which moves slots meanwhile may hide some. A lock that is taken or given up
 // meanwhile may be found or not; its Status is that of one moment.
 //
-// What looks like a lock of something else than this library, any string that expires, is
-// among them; its Holder is Foreign. Other keys are left out, and so are those whose names the
-// server does not let the user look at.
+// What looks like a lock of something other than this library, which is any string that
+// expires, is included; its Holder is Foreign. Other keys are left out, and so are those whose
+// names the server does not let the user look at.
 //
-// An error ends the iteration: ErrUnavailable, ErrClosed, ErrInvalid of nodes that make no quorum, the end
-// of ctx, or a [*driver.ServerError] where a command is forbidden, which is [ErrPermission] if that is by an ACL. On a
-// quorum a minority of the nodes may
-// fail, or be new: where a majority of them has lost its data less than LongestTTL ago, the
-// iteration ends with ErrUnavailable when it has gone through all that they know. What ends it for want of
-// nodes is a [*QuorumError].
+// An error ends the iteration: ErrUnavailable, ErrClosed, ErrInvalid for nodes that make no
+// quorum, the end of ctx, or a [*driver.ServerError] where a command is forbidden, which is
+// [ErrPermission] if an ACL forbids it. On a quorum a minority of the nodes may fail, or be
+// new. Where a majority of them has lost its data less than LongestTTL ago, the iteration ends
+// with ErrUnavailable when it has gone through all that the nodes know. The error that ends it
+// for want of nodes is a [*QuorumError].
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		l := listing{client: c, pattern: globQuote(c.cfg.prefix+prefix) + "*", seen: map[string]bool{}, yield: yield}

@@ -14,14 +14,14 @@ import (
 //   - Info: renewals succeed again; a lock's record had lost its TTL; messages ceased to
 //     arrive, arrive again, or may have been missed; a call has waited for longer than the
 //     lock's TTL; a lock was given up by Close.
-//   - Debug: every lock that was had or not, and every one that was given up.
+//   - Debug: every lock that was acquired or not, and every one that was given up.
 //
-// Renewals that fail do not flood the log, however many leases an outage meets: the first one of a
-// client has a line, and then all that follow have one a second at most, which counts them and
-// names the lock that has the least left of its lease, and says how long ago that was where it is not told at once.
-// The same is so of those that come late.
-// They are said to succeed again when one does and none has failed for 5 seconds. Every
-// lock that is lost has a line of its own.
+// Failing renewals do not flood the log, however many leases an outage meets. The first one of
+// a client has a line of its own. All that follow share at most one line a second, which counts
+// them, names the lock that has the least left of its lease, and says how long ago that was
+// where it is not logged at once. The same goes for renewals that come late. Renewals are said
+// to succeed again when one does and none has failed for 5 seconds. Every lock that is lost has
+// a line of its own.
 //
 // The lock's name is in the attribute "lock", and nowhere else. Where names are not for
 // the log, [slog.HandlerOptions.ReplaceAttr] can shorten or hide it. Passwords,

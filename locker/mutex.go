@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// A Mutex describes a lock: its name and options. It holds no ownership; that is
-// the [Lease]'s. It is immutable and may be kept, shared and used from any number of
-// goroutines, or made anew for each use. It comes from [Client.Mutex]; the zero Mutex is of
-// no use.
+// A Mutex describes a lock: its name and options. It holds no ownership; the [Lease] does. It
+// is immutable and may be kept, shared and used from any number of goroutines, or made anew for
+// each use. It comes from [Client.Mutex]; the zero Mutex is of no use.
 type Mutex struct {
 	// What every renewal needs lies together.
 	client  *Client
@@ -24,9 +23,9 @@ type Mutex struct {
 	problem error  // why it cannot be locked, from its name or options
 }
 
-// Mutex returns the lock with the given name. Options set here come before those
-// of the client. A name that cannot be used, or an option that cannot be, is
-// reported as [ErrInvalid] by every method that would take the lock.
+// Mutex returns the lock with the given name. Options set here take precedence over those of
+// the client. A name or an option that cannot be used is reported as [ErrInvalid] by every
+// method that would take the lock.
 //
 // The name, after the client's [Prefix], is the server's key. It may hold any bytes,
 // braces included; with the prefix it has from 1 to 1024 of them.
@@ -119,21 +118,21 @@ func (m *Mutex) Name() string { return m.name }
 // waiting only: the lease lives on when ctx ends.
 //
 // It returns
-//   - a [*WaitError] when ctx ends, or the [WaitTimeout], before the lock is had; it
-//     also tells why: locked, by whom, or the server unavailable, which is so as well if it
-//     has not answered at all by then;
+//   - a [*WaitError] when ctx ends, or the [WaitTimeout] passes, before the lock is acquired;
+//     it also tells why: the lock is held, and by whom, or the server is unavailable, which is
+//     also what it tells if the server has not answered at all by then;
 //   - a [*LockedError] (or ErrUnavailable) when the [Retry] policy gives up;
-//   - without a wait a *WaitError that is [ErrTooManyWaiters] if it would have to wait
-//     while [MaxWaiters] calls of the client do;
-//   - [ErrUnavailable] if the very first request of the client gets no reply, so that a
-//     wrong address shows: at once where the connection is refused, and where nothing
-//     answers after one to three times the [AttemptTimeout]. An outage later is waited
-//     out, and so is at any time a server that answers that it cannot serve now
-//     (LOADING, or READONLY of a replica, which may be promoted);
-//   - [ErrLost] where the owner has the lock already, for all that is known here, and the server,
-//     which had to be asked, turns out to have lost that lease of a [Fenced] lock: others may
-//     have written since, and that lease is over, too;
-//   - at once what waiting cannot mend: [ErrDeadlock], [ErrForeign], [ErrInvalid],
+//   - without a wait, a *WaitError that is [ErrTooManyWaiters] if the call would have to wait
+//     while [MaxWaiters] calls of the client already do;
+//   - [ErrUnavailable] if the very first request of the client gets no reply, so that a wrong
+//     address shows: at once where the connection is refused, and after one to three times the
+//     [AttemptTimeout] where nothing answers. A later outage is waited out, and so, at any
+//     time, is a server that answers that it cannot serve now (LOADING, or READONLY of a
+//     replica, which may be promoted);
+//   - [ErrLost] where, for all that is known here, the owner holds a [Fenced] lock already, and
+//     the server, which had to be asked, turns out to have lost that lease: others may have
+//     written since, and that lease is over, too;
+//   - at once, what waiting cannot mend: [ErrDeadlock], [ErrForeign], [ErrInvalid],
 //     [ErrClosed], [ErrPermission], a [*driver.ServerError] such as OOM.
 //
 // After an error the lock is not held and nothing is left behind: what a request
@@ -155,13 +154,14 @@ func (m *Mutex) lockWaiting(ctx context.Context) (*Lease, error) {
 	return m.lockInLine(ctx)
 }
 
-// TryLock takes the lock if it is free, and returns a [*LockedError] if it is not.
-// It does not wait, except for the server's reply; where that is lost it asks again under the
-// same id, so that the answer is the right one, and on a quorum whose vote is split a few times
-// within some 100 ms. A server that says nothing keeps it until ctx ends, or for three times the
-// [AttemptTimeout] (of a quorum the NodeTimeout) and about a second, whatever the [WaitTimeout]. Its other
-// errors are those of Lock: a [*WaitError] where ctx ends before the reply, and ErrUnavailable where the
-// server cannot be reached, or serve, whichever request it is.
+// TryLock takes the lock if it is free, and returns a [*LockedError] if it is not. It does not
+// wait, except for the server's reply. Where the reply is lost it asks again under the same id,
+// so that the answer is the right one. On a quorum whose vote is split it also asks again, a
+// few times within some 100 ms. A server that says nothing delays TryLock until ctx ends, or
+// for three times the [AttemptTimeout] (on a quorum the NodeTimeout) and about a second,
+// whatever the [WaitTimeout]. Its other errors are those of Lock: a [*WaitError] where ctx ends
+// before the reply, and ErrUnavailable where the server cannot be reached, or cannot serve,
+// whichever request of the client it is.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	if m.client.observers != nil {
 		return m.observed(ctx, "try", func(ctx context.Context) (*Lease, error) { return m.lock(ctx, false) })
@@ -169,19 +169,19 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.lock(ctx, false)
 }
 
-// Attach takes up a lease that [Lease.Detach] left on the server, by the id that
-// Detach returned; the two mutexes need the same name, prefix and kind. Of several
-// takers one wins. The new lease has a new id, and if the lock is fenced a new token;
-// it keeps its owner, whatever ctx and options say.
+// Attach takes up a lease that [Lease.Detach] left on the server, by the id that Detach
+// returned; the two mutexes need the same name, prefix and kind. Of several calls one wins. The
+// new lease has a new id, and if the lock is fenced a new token; it keeps its owner, whatever
+// ctx and options say.
 //
 // It returns [ErrAbsent] if the detached lease has run out and nobody holds the lock,
-// [ErrTaken] if somebody else does: another taker, or a new holder; or if the lease is of
-// the other side of a read-write lock, which the text says. Its other errors are those
-// of TryLock.
+// [ErrTaken] if somebody else does: another caller of Attach, or a new holder. It also returns
+// ErrTaken if the lease belongs to the other side of a read-write lock, which the text says.
+// Its other errors are those of TryLock.
 //
-// Where the outcome stays unknown, the id remains good for another Attach within
-// this Mutex's TTL: by this client at once, by others as soon as this one has
-// reached the server again, until when they get ErrTaken.
+// Where the outcome stays unknown, the id remains good for another Attach within this Mutex's
+// TTL: by this client at once, by others as soon as this client has reached the server again;
+// until then they get ErrTaken.
 func (m *Mutex) Attach(ctx context.Context, id string) (*Lease, error) {
 	return m.observed(ctx, "attach", func(ctx context.Context) (*Lease, error) { return m.attach(ctx, id) })
 }

@@ -11,30 +11,30 @@ import (
 // given to a client by [Observe]. Fields that are nil are not called; later versions
 // may have more of them, and events more fields.
 //
-// LockStart, LockEnd, and HoldEnd after an Unlock are called by the goroutine that
-// calls Lock or Unlock, and take part of its time. All others, a loss among them, are
-// called one after another by a goroutine of the client. None is called while the
-// client holds a mutex, so that an observer may use the client, though not close it; none
-// may block for long. While one does, up to 1024 renewals wait, and further ones are left out;
-// nothing else is. [Client.Close] waits up to 5 seconds for the last event.
+// LockStart, LockEnd, and HoldEnd after an Unlock are called by the goroutine that calls Lock
+// or Unlock, and take part of its time. All others, a loss among them, are called one after
+// another by a goroutine of the client. None is called while the client holds a mutex of its
+// own, so that an observer may use the client, though not close it. None may block for long:
+// while one does, up to 1024 renewals wait, and further ones are left out; nothing else is.
+// [Client.Close] waits up to 5 seconds for the last event.
 //
 // A panic of an observer is not recovered. One in LockEnd gives the lease back first.
 //
-// Package lockotel makes traces and metrics for OpenTelemetry of the events, package
-// lockprom metrics for Prometheus.
+// Package lockotel turns the events into traces and metrics for OpenTelemetry, package lockprom
+// into metrics for Prometheus.
 type Observer struct {
-	// LockStart is called before a lock is asked for. What is done for the call has
-	// the context that it returns, which must be derived from ctx; a nil one
-	// counts as ctx.
+	// LockStart is called before a lock is asked for. What is done for the call has the context
+	// that LockStart returns, which must be derived from ctx; a nil context counts as ctx.
 	LockStart func(ctx context.Context, e LockStart) context.Context
-	// LockEnd is called when the lock was had or not, also where the call panics, with the context of LockStart:
-	// of several observers', that of the last, to which each has added its own. What
-	// an observer is to find again there it keeps under a key of its own.
+	// LockEnd is called when the lock was acquired or not, also where the call panics. It has
+	// the context of LockStart: with several observers, that of the last, to which each has
+	// added its own. An observer keeps what it wants to find again there under a key of its
+	// own.
 	LockEnd func(ctx context.Context, e LockEnd)
-	// HoldEnd is called once for every lease that LockEnd has told of, when it is
-	// over. It has the context of LockStart, which may have ended.
+	// HoldEnd is called once for every lease that LockEnd has told of, when the lease is over.
+	// It has the context of LockStart, which may have ended.
 	HoldEnd func(ctx context.Context, e HoldEnd)
-	// Renewal is called when a renewal was answered, or was not in time.
+	// Renewal is called when a renewal was answered, or was not answered in time.
 	Renewal func(e Renewal)
 	// Healed is called when the client has given a lock's record back the TTL that
 	// somebody had taken from it.
@@ -77,21 +77,21 @@ type LockEnd struct {
 	LockInfo
 	Op    string        // as in LockStart
 	Wait  time.Duration // how long the call has taken
-	Route Route         // how the lock was had; "" if it was not
-	// Left is until the deadline of the lease, 0 if there is none.
+	Route Route         // how the lock was acquired; "" if it was not
+	// Left is the time until the deadline of the lease, 0 if there is no lease.
 	Left time.Duration
 	Err  error
 }
 
-// A Route is how a lock was had.
+// A Route is how a lock was acquired.
 type Route string
 
 // The routes of a lease.
 const (
 	// Direct: nobody was in the way.
 	Direct Route = "direct"
-	// Queued: somebody was. The lock was granted when it was released, or had by
-	// asking again.
+	// Queued: somebody was in the way. The lock was granted when it was released, or
+	// acquired by asking again.
 	Queued Route = "queued"
 	// HandedOn: a goroutine of the same client has passed the lock on, without a request.
 	HandedOn Route = "handed_on"
@@ -110,10 +110,11 @@ func (e LockEnd) Contended() bool {
 //   - "closed", "invalid", "deadlock", "foreign": the error of that name;
 //   - "crowded": as ErrTooManyWaiters;
 //   - "canceled": the context has ended otherwise than by its deadline;
-//   - "absent": there was no lease to attach to, or the lease to change, or to re-enter, was lost;
+//   - "absent": there was no lease to attach to, or the lease to be changed or re-entered was
+//     lost;
 //   - "unavailable": as ErrUnavailable, also where the call has ended by its deadline;
 //   - "timeout": the WaitTimeout or the context's deadline has passed, and for all that is
-//     known it was others who had the lock;
+//     known others held the lock;
 //   - "locked": as ErrLocked;
 //   - "error": anything else, a server's refusal for instance.
 func (e LockEnd) Outcome() string {
@@ -149,9 +150,8 @@ type HoldEnd struct {
 	LockInfo
 	Token Token         // 0 if the lock is not fenced
 	Held  time.Duration // from the end of the call that took it
-	// Left is how much of the lease was left: by how much the holder has missed, or
-	// would have missed, its deadline. It is 0 or a little less where the deadline was
-	// the end.
+	// Left is how much of the lease was left: how far the holder was from its deadline. It is 0
+	// or a little less where the deadline was the end.
 	Left time.Duration
 	// Lost is why the lock was lost; nil if the holder gave it up.
 	Lost *LostError
@@ -167,7 +167,7 @@ type HoldEnd struct {
 //
 //   - "released", "handed_on", "detached": the holder has given the lock up;
 //   - "unconfirmed": the server has not confirmed that;
-//   - "expired": the server said that it had not been held any more;
+//   - "expired": the server said that the lock had not been held any more;
 //   - "lost_deadline", "lost_taken", "lost_absent": it was lost, because the deadline passed
 //     without a renewal, or the server said that it was somebody else's, or gone;
 //   - "max_hold": the maximum hold was reached;
@@ -203,19 +203,20 @@ func (e *LostError) cause() string {
 }
 
 // A Renewal is one request of the watchdog that lengthens a lease. Its TTL is the one that the
-// lease had until then, which is less than that of the lock after a wait: a waiter is given the
-// lock for as long as its place in the queue lasts, some four seconds, and the first renewal makes that more.
+// lease had until then. After a wait that is less than the TTL of the lock: a waiter is given
+// the lock for as long as its place in the queue lasts, some four seconds, and the first
+// renewal lengthens that.
 type Renewal struct {
 	LockInfo
 	Took time.Duration // from the request to its answer
-	// Late is by how much it was made later than a third of the TTL after the last one
+	// Late is by how much the request was made later than a third of the TTL after the last one
 	// that succeeded: 0 where all goes well, more with each one that fails.
 	Late time.Duration
 	// Left is how much of the lease was left when the answer came. Where it falls to
 	// 0, the lock is lost.
 	Left time.Duration
-	// Err is nil if the lease is longer now, [ErrNotHeld] if the lock is lost, and
-	// otherwise why there was no answer; then it is tried again.
+	// Err is nil if the lease is longer now, [ErrNotHeld] if the lock is lost, and otherwise
+	// why there was no answer; then the renewal is tried again.
 	Err error
 }
 
@@ -225,13 +226,13 @@ type Healed struct {
 	For  time.Duration // the TTL that it has now
 }
 
-// A Subscription is a change of the connection on which the client hears that locks
-// have become free. While there is none waiters poll.
+// A Subscription is a change of the connection on which the client hears that locks have become
+// free. While there is no such connection, waiters poll.
 type Subscription struct {
 	Node      int   // of a quorum, from 0
 	Listening bool  // messages arrive from here on
-	Gap       bool  // some may have been missed, so that all waiters ask
-	Err       error // why they have ceased, or may have been missed; nil if that is not known
+	Gap       bool  // messages may have been missed, so that all waiters ask
+	Err       error // why messages have ceased, or may have been missed; nil if that is not known
 }
 
 // A Warning tells of a danger to locks in how a server is set up.

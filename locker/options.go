@@ -27,18 +27,19 @@ const (
 	maxMetadata = 4096
 )
 
-// An Option is a setting of a lock. Given to [Client.Mutex] or [Client.Do] it
-// applies to that lock, given to [New] or [Open] to all locks of the client. A value
-// given to both is that of the lock. A value that cannot be is reported as [ErrInvalid]: by New or
-// Open, or by every method that would take the lock. [Reentrant] cannot be given with [ForReading] or
-// [ForWriting] to one of them; of these two the last one counts.
+// An Option is a setting of a lock. Given to [Client.Mutex] or [Client.Do] it applies to that
+// lock, given to [New] or [Open] to all locks of the client. Where an option is given to both,
+// the lock's value counts. A value that cannot be used is reported as [ErrInvalid]: by New or
+// Open, or by every method that would take the lock. [Reentrant] cannot be given together with
+// [ForReading] or [ForWriting] to the same lock or client; of the latter two the last one
+// counts.
 type Option interface {
 	ClientOption
 	applyLock(*lockConfig)
 }
 
-// A ClientOption is a setting of a client, for [New], [Open] and [NewQuorum]. A value that cannot be is
-// reported by these as [ErrInvalid].
+// A ClientOption is a setting of a client, for [New], [Open] and [NewQuorum]. They report a
+// value that cannot be used as [ErrInvalid].
 type ClientOption interface {
 	applyClient(*clientConfig)
 }
@@ -111,8 +112,8 @@ func TTL(d time.Duration) Option {
 	})
 }
 
-// ReadTTL sets the lease time of those who read under a read-write lock, where it is
-// to differ from that of writers. It has the limits of [TTL].
+// ReadTTL sets the lease time of readers of a read-write lock, where it should differ from that
+// of writers. It has the limits of [TTL].
 func ReadTTL(d time.Duration) Option {
 	return lockOption(func(c *lockConfig) {
 		if d < MinTTL || d > MaxTTL {
@@ -123,17 +124,17 @@ func ReadTTL(d time.Duration) Option {
 	})
 }
 
-// Reentrant makes the lock one that its [Owner] can take again while holding it. Each
-// Lock makes a hold of its own, with its own deadline; the lock is free when the last
-// one is unlocked. An owner that holds the lock on this client gets it again
-// without asking the server, while at least half of the TTL is left. Goroutines that
-// share an owner, such as the context of one [Mutex.Do], do not exclude each other; one that
-// is to be kept out gets its context from [WithoutLease]. Where several of them take a [Fenced]
-// lock at the same time, none having it before, each may have a token of its own.
+// Reentrant makes the lock one that its [Owner] can take again while holding it. Each Lock
+// makes a hold of its own, with its own deadline; the lock is free when the last one is
+// unlocked. An owner that holds the lock on this client can take it again without asking the
+// server, while at least half of the TTL is left. Goroutines that share an owner, such as those
+// with the context of one [Mutex.Do], do not exclude each other; a goroutine that should be
+// kept out gets its context from [WithoutLease]. Where several of them take a [Fenced] lock at
+// the same time, none of them holding it before, each may have a token of its own.
 //
-// All users of the lock must agree on it: to others the key holds another kind of
-// lock, see [ErrForeign]. A lock without it that the same client is to Lock again under a
-// context that carries its lease gives [ErrDeadlock].
+// All users of the lock must agree on Reentrant: to others the key holds another kind of lock,
+// see [ErrForeign]. Without it, to Lock a lock again on the same client under a context that
+// carries its lease gives [ErrDeadlock].
 func Reentrant() Option {
 	return lockOption(func(c *lockConfig) { c.choose("Reentrant", modeReentrant) })
 }
@@ -167,8 +168,9 @@ func WaitTimeout(d time.Duration) Option {
 // it counts as unanswered and is repeated. The default is [DefaultAttemptTimeout].
 // It never exceeds the time in which a reply would still be of use.
 //
-// Where a connection has to be made first, that is a part of it: on a line so slow that connecting,
-// with its handshakes, and the reply together take longer, most drivers get no answer at all.
+// Where a connection has to be made first, that counts towards the timeout: on a line so slow
+// that connecting, with its handshakes, and the reply together take longer, most drivers get no
+// answer at all.
 //
 // d must be at least one millisecond.
 func AttemptTimeout(d time.Duration) Option {
@@ -181,17 +183,17 @@ func AttemptTimeout(d time.Duration) Option {
 	})
 }
 
-// Retry sets how Lock goes on after a failed attempt. By default a waiter that is
-// told when the lock is free looks by itself about once a second; one whose driver
-// or server cannot tell it backs off exponentially from 8 to 256 ms with full
-// jitter.
+// Retry sets how Lock goes on after a failed attempt. By default a waiter that is told when the
+// lock is free also looks by itself about once a second; a waiter whose driver or server cannot
+// tell it backs off exponentially from 8 to 256 ms with full jitter.
 //
-// A waiter that listens looks every 30 seconds in any case, to keep its place in the
-// queue, and one that cannot reach the server, or be told, every second, or after half
-// its TTL if that is less: it may be granted the lock unheard. These are not attempts
-// of the policy.
+// Whatever the policy, a waiter that listens looks every 30 seconds, to keep its place in the
+// queue. A waiter that cannot reach the server, or cannot be told, looks every second, or after
+// half its TTL if that is less: it may be granted the lock without hearing of it. These looks
+// are not attempts of the policy.
 //
-// policy must not be nil, as it is of a [Constant] or [Exponential] that would not sleep.
+// policy must not be nil, as the result of a [Constant] or [Exponential] that would not sleep
+// is.
 func Retry(policy RetryPolicy) Option {
 	return lockOption(func(c *lockConfig) {
 		if policy == nil {
@@ -208,10 +210,10 @@ func NoRenewal() Option {
 	return lockOption(func(c *lockConfig) { c.renew = false })
 }
 
-// MaxHold bounds how long a lease is kept from the time it was taken, with the time that the
-// machine was suspended (on Linux). Then its context ends with [ErrMaxHold] and it is
-// renewed no more, so that the lock is free when the TTL (or what [Lease.Extend] has asked
-// for) has passed. d must be positive. By default there is no bound.
+// MaxHold bounds how long a lease is kept, counted from the time it was taken and including
+// time for which the machine was suspended (on Linux). After that its context ends with
+// [ErrMaxHold] and it is no longer renewed, so that the lock is free when the TTL (or what
+// [Lease.Extend] has asked for) has passed. d must be positive. By default there is no bound.
 func MaxHold(d time.Duration) Option {
 	return lockOption(func(c *lockConfig) {
 		if d <= 0 {
@@ -222,28 +224,28 @@ func MaxHold(d time.Duration) Option {
 	})
 }
 
-// Fenced gives every lease of the lock a fencing token, larger than that of every
-// earlier one; a reader has that of the last writer, if there is one. All users of the lock
-// must agree on it. See [Lease.Token].
+// Fenced gives every lease of the lock a fencing token, larger than that of every earlier
+// lease; a reader has the token of the last writer, if there is one. All users of the lock must
+// agree on Fenced. See [Lease.Token].
 func Fenced() Option {
 	return lockOption(func(c *lockConfig) { c.fenced = true })
 }
 
-// Unfair lets this mutex, fenced or not, be taken out of turn: whoever asks for it while it
-// is free has it, although others wait. Lock waits in the queue as always, but is not
-// granted the lock when its turn comes; it is told that the lock is free, and has to
-// ask for it like everybody else who comes just then.
+// Unfair lets this mutex, fenced or not, be taken out of turn: whoever asks for it while it is
+// free gets it, although others wait. Lock waits in the queue as always, but is not granted the
+// lock when its turn comes; it is told that the lock is free, and has to ask for it like
+// everybody else who comes just then.
 //
-// More is done in the same time if critical sections are short: a holder that wants the
-// lock again right away has it again, and nobody waits for a waiter to wake up. The price
-// is that a wait has no bound: a waiter may find the lock taken again and again, and one
-// that waits with others for a lock that is never quiet may starve. Unless it is
-// throughput that is missing, and the waits do not matter, leave it out.
+// More is done in the same time if critical sections are short: a holder that wants the lock
+// again right away gets it again, and nobody waits for a waiter to wake up. The price is that a
+// wait has no bound: a waiter may find the lock taken again and again, and one that waits with
+// others for a lock that is never quiet may starve. Leave Unfair out unless throughput is what
+// is missing and the waits do not matter.
 //
-// Each Lock goes by its own options. Those without Unfair keep their order among each
-// other, and those with it come after them: while a fair one waits, a release gives it the
-// lock. Locks with owners (reentrant, read-write) keep their order in any case, and a
-// quorum has none; there Unfair changes nothing.
+// Each Lock goes by its own options. Calls without Unfair keep their order among each other,
+// and calls with it come after them: while a fair call waits, a release gives it the lock.
+// Locks with owners (reentrant, read-write) keep their order in any case, and a quorum has
+// none; there Unfair changes nothing.
 func Unfair() Option {
 	return lockOption(func(c *lockConfig) { c.unfair = true })
 }
@@ -260,28 +262,29 @@ func Metadata(text string) Option {
 	})
 }
 
-// Prefix is put before every name to make the server's key. All clients that
-// share locks need the same one. The default is none. [New] returns [ErrInvalid] for one of
-// more than 1024 bytes, or that begins with "__golocker:", which is reserved for the side
-// keys of locks; so does every call with a name that does so together with it.
+// Prefix is put before every name to make the server's key. All clients that share locks need
+// the same one. The default is none. [New] returns [ErrInvalid] for a prefix that has more than
+// 1024 bytes, or that begins with "__golocker:", which is reserved for the side keys of locks.
+// So does every call with a name that, with the prefix before it, is longer than that or begins
+// so.
 func Prefix(prefix string) ClientOption {
 	return clientOption(func(c *clientConfig) { c.prefix = prefix })
 }
 
-// Label names this client in [Holder], for others to see; it decides
-// nothing. The default is the host's name and the process id. At most 256 bytes,
-// without control characters and "|"; [New] returns [ErrInvalid] for another.
+// Label names this client in [Holder], for others to see; it decides nothing. The default is
+// the host's name and the process id. It may have at most 256 bytes, without control characters
+// and "|"; [New] returns [ErrInvalid] for any other.
 func Label(label string) ClientOption {
 	return clientOption(func(c *clientConfig) { c.label = label })
 }
 
-// MaxWaiters bounds how many calls of Lock, Do and Upgrade of this client may be under way
-// at a time, and so how many wait. Further ones get the lock if it is free, and else
-// [ErrTooManyWaiters] without a wait: a service that takes a lock for each request it is
-// sent refuses some when there are too many, and does not run out of memory. As many again
-// may ask the server; where it is too slow to answer them, others are refused unasked.
-// n is at least 1; the default is [DefaultMaxWaiters], at which they take some hundreds
-// of megabytes.
+// MaxWaiters bounds how many calls of Lock, Do and Upgrade of this client may be under way at a
+// time, and so how many wait. Further calls get the lock if it is free, and otherwise
+// [ErrTooManyWaiters] without a wait: a service that takes a lock for each request it is sent
+// then refuses some when there are too many, and does not run out of memory. As many calls
+// again may be asking the server; where it is too slow to answer them, others are refused
+// without asking it. n is at least 1; the default is [DefaultMaxWaiters], at which the waiting
+// calls take some hundreds of megabytes.
 func MaxWaiters(n int) ClientOption {
 	return clientOption(func(c *clientConfig) {
 		if n < 1 {

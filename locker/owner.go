@@ -19,19 +19,19 @@ type Owner struct {
 	alone bool // made for one call, so that it has no other lease; never handed out
 }
 
-// NewOwner returns an owner that nobody else is.
+// NewOwner returns an owner that is different from every other.
 func NewOwner() Owner { return Owner{name: newID(), made: true} }
 
-// NamedOwner returns the owner of that name; it is the same in every process. The
-// name has from 1 to 256 bytes, without control characters and "|"; else the calls
-// that use it give [ErrInvalid].
+// NamedOwner returns the owner of that name; it is the same in every process. The name has from
+// 1 to 256 bytes, without control characters and "|"; otherwise the calls that use it give
+// [ErrInvalid].
 //
-// Whoever has the name shares the owner's locks. Name an owner after what is only
-// done once at a time, such as a job's id, and not after a machine.
+// Whoever has the name shares the owner's locks. Name an owner after what is only done once at
+// a time, by a job's id for example, and not after a machine.
 //
-// An owner with a name that reads under a [Fenced] lock asks the server each time that it
-// re-enters, for its fencing token, since it may have written in another process. 32
-// lower-case hex digits are taken for a name that [NewOwner] made, which does not ask.
+// A named owner that reads under a [Fenced] lock asks the server for its fencing token each
+// time that it re-enters, since it may have written in another process. A name of 32 lower-case
+// hex digits is taken to be one that [NewOwner] made; such an owner does not ask.
 func NamedOwner(name string) Owner { return Owner{name: name, made: true} }
 
 // String returns the owner's name.
@@ -49,7 +49,7 @@ func checkLabel(text string) bool {
 	return len(text) <= maxLabel && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '|' || r == 0x7f })
 }
 
-// As makes the lock be taken by o, whatever the context says; the zero Owner gives
+// As makes o the owner that takes the lock, whatever the context says; the zero Owner gives
 // [ErrInvalid]. It concerns reentrant and read-write locks only.
 func As(o Owner) Option {
 	return lockOption(func(c *lockConfig) {

@@ -19,13 +19,12 @@ const neededRules = "~__golocker:* &__golocker:* +set +get +mget +del +exists +t
 // what a lock needs. Waiting does not mend it, so it is returned at once, also where a
 // permission is withdrawn while somebody waits. It matches ErrPermission.
 type PermissionError struct {
-	// Grant are the rules for ACL SETUSER that are missing, such as "+zadd", as far
-	// as the server has told; else all that locks need. "~<names>" stands for a
-	// pattern of your choice that the names of the locks match, with their prefix.
-	// "~__golocker:*" are the side keys of all who use the server; docs/security.md has a
-	// pattern for those of one application.
-	// Servers before 6.2 know no rule for channels, "&…", and refuse all with it: leave
-	// it out there.
+	// Grant holds the rules for ACL SETUSER that are missing, such as "+zadd", as far as the
+	// server has told; otherwise all that locks need. "~<names>" stands for a pattern of your
+	// choice that the names of the locks match, with their prefix. "~__golocker:*" are the side
+	// keys of all who use the server; docs/security.md has a pattern for those of one
+	// application. Servers before 6.2 know no rule for channels, "&…", and refuse all rules
+	// given together with it: leave it out there.
 	Grant string
 	// Reply is what the server said.
 	Reply *driver.ServerError

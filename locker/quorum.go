@@ -20,15 +20,15 @@ type QuorumConfig struct {
 	// other nodes do not decide. It is at least a millisecond; the default is
 	// [DefaultNodeTimeout].
 	NodeTimeout time.Duration
-	// LongestTTL is the longest TTL that any client of these nodes uses, for locks,
-	// Extend and Detach. A node that has lost its data takes no part in new locks
-	// for so long, since it may have forgotten a lease. All clients need the same
-	// value, which has the limits of [TTL]; raised above the age of the nodes it leaves
-	// them out until they are that old. The default is [DefaultLongestTTL].
+	// LongestTTL is the longest TTL that any client of these nodes uses, for locks, Extend and
+	// Detach. A node that has lost its data takes no part in new locks for that long, since it
+	// may have forgotten a lease. All clients need the same value, which has the limits of
+	// [TTL]; if it is raised above the age of the nodes, they are left out until they are that
+	// old. The default is [DefaultLongestTTL].
 	LongestTTL time.Duration
-	// Bootstrap lets nodes that are all new, none of which has any data of a lock, be
-	// used at once. Without it they are used when LongestTTL has passed. It must
-	// not be set where all nodes could have lost their data while a lease was held.
+	// Bootstrap lets nodes be used at once if all are new and none has any data of a lock.
+	// Without it they are used when LongestTTL has passed. It must not be set where all nodes
+	// could have lost their data while a lease was held.
 	Bootstrap bool
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A QuorumError says how the nodes of a quorum voted where no majority gave the
-// lock, or answered at all. In its chain is why: a [*LockedError] where others hold
-// it, [ErrUnavailable] where too few nodes answered, [ErrClosed] where the application has
-// closed its own clients of too many.
+// A QuorumError says how the nodes of a quorum voted where no majority gave the lock, or no
+// majority answered at all. Its chain has the reason: a [*LockedError] where others hold it,
+// [ErrUnavailable] where too few nodes answered, [ErrClosed] where the application has closed
+// its own clients of too many.
 type QuorumError struct {
 	Votes  []Vote // of all nodes, in the order of the list given to [NewQuorum]
 	reason error

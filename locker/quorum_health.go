@@ -5,19 +5,19 @@ import "time"
 // A NodeHealth tells how one node of a quorum has answered of late.
 type NodeHealth struct {
 	Node int // the node's place in the list given to NewQuorum, from 0
-	// Suspect tells that locks have been decided without the node for a while. It is
+	// Suspect tells that locks have been decided without the node for a while. Such a node is
 	// asked only now and then, until it answers again.
 	Suspect bool
-	// Answered is when it answered last, zero if it never has.
+	// Answered is when the node answered last, zero if it never has.
 	Answered time.Time
-	// Err is why it takes no part in locks: it has not answered since, has refused what it
-	// was asked, being read-only or out of memory for instance, or has lost its data not
-	// LongestTTL ago. It is nil again once the node does what it is asked.
+	// Err is why the node takes no part in locks: it has not answered since, has refused what
+	// it was asked (being read-only or out of memory, for instance), or has lost its data less
+	// than LongestTTL ago. It is nil again once the node does what it is asked.
 	Err error
 }
 
-// Nodes tells how the nodes of a quorum do, by what requests have met. It asks
-// nothing. On one deployment it is empty.
+// Nodes tells how the nodes of a quorum are doing, judging by what requests have met. It asks
+// them nothing. On one deployment the result is empty.
 func (c *Client) Nodes() []NodeHealth {
 	if c.quorum == nil {
 		return nil

@@ -39,17 +39,17 @@ type Holder struct {
 	Label string
 	// Metadata is what the holder said with [Metadata].
 	Metadata string
-	// Token is the fencing token of the lease, 0 if it has none. Where a client passes the
-	// lock on among its goroutines it is that of the first of them. On a quorum it is the number
-	// that one of the nodes has drawn for the lease, from which the lease's may differ, in
+	// Token is the fencing token of the lease, 0 if it has none. Where a client passes the lock
+	// on among its goroutines it is that of the first of them. On a quorum it is the number
+	// that one of the nodes has drawn for the lease; the lease's token may differ from it, in
 	// both directions, where the nodes did not draw the same.
 	Token Token
-	// Remaining is how long the lease lasts on the server unless it is renewed,
-	// 0 if that is not known. A holder that has crashed is gone then. One that is at work may
-	// be done sooner, or later: to that it is no bound.
+	// Remaining is how long the lease lasts on the server unless it is renewed, 0 if that is
+	// not known. A holder that has crashed is gone then. One that is at work may be done sooner
+	// or later than that: for it, Remaining is no bound.
 	Remaining time.Duration
-	// Foreign tells that the lock was taken by something else than this library,
-	// through a plain SET NX for instance. Then only Remaining is known besides.
+	// Foreign tells that the lock was taken by something other than this library, through a
+	// plain SET NX for instance. Then only Remaining is known besides.
 	Foreign bool
 
 	leases string // fingerprints of their ids, by which they are told from later ones

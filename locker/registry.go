@@ -59,8 +59,8 @@ func Open(driverName, dsn string, opts ...ClientOption) (*Client, error) {
 	return New(connector, opts...)
 }
 
-// OpenConnector is the part of [Open] that makes the connector, for those who need
-// several, as for [NewQuorum].
+// OpenConnector is the part of [Open] that makes the connector, for callers that need several,
+// as for [NewQuorum].
 func OpenConnector(driverName, dsn string) (driver.Connector, error) {
 	registry.RLock()
 	d, ok := registry.drivers[driverName]

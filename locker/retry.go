@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// A RetryPolicy decides how a waiter goes on after its n-th attempt (from 1) at a
-// lock has failed: how long it sleeps at most before the next one, and whether
-// there is a next one. A message that the lock is free cuts the sleep short. When the
-// holder's lease would end without a renewal the waiter looks, which is no attempt.
+// A RetryPolicy decides how a waiter goes on after its n-th attempt (from 1) at a lock has
+// failed: how long it sleeps at most before the next one, and whether there is a next one. A
+// message that the lock is free cuts the sleep short. When the holder's lease would end without
+// a renewal the waiter looks, which does not count as an attempt.
 //
-// r is a random number in [0, 1) for jitter. A policy is a pure function of its
-// arguments, so that one value serves any number of locks and goroutines at once.
-// A sleep below a millisecond counts as one: whoever asks without any loads the server
-// as heavily as it can, and is told no sooner.
+// r is a random number in [0, 1) for jitter. A policy is a pure function of its arguments, so
+// that one value serves any number of locks and goroutines at once. A sleep below a millisecond
+// counts as one millisecond: a waiter that asks without any sleep loads the server as heavily
+// as it can, and is told no sooner.
 type RetryPolicy func(n int, r float64) (sleep time.Duration, again bool)
 
 // minSleep bounds what a policy may ask for from below.
 const minSleep = time.Millisecond
 
-// Constant sleeps d between attempts, without end. d must be at least a millisecond: of a
-// shorter one it makes a nil policy, which [Retry] reports as [ErrInvalid].
+// Constant sleeps d between attempts, without end. d must be at least a millisecond: for a
+// shorter one Constant returns a nil policy, which [Retry] reports as [ErrInvalid].
 func Constant(d time.Duration) RetryPolicy {
 	if d < minSleep {
 		return nil
@@ -28,9 +28,9 @@ func Constant(d time.Duration) RetryPolicy {
 	return func(int, float64) (time.Duration, bool) { return d, true }
 }
 
-// Exponential sleeps a random time between 0 and base·2^(n-1), the latter at most
-// limit, without end ("full jitter"). base must be at least a millisecond, and limit no
-// shorter than base: of others it makes a nil policy, which [Retry] reports as [ErrInvalid].
+// Exponential sleeps a random time between 0 and base·2^(n-1), the latter at most limit,
+// without end ("full jitter"). base must be at least a millisecond, and limit no shorter than
+// base: for others Exponential returns a nil policy, which [Retry] reports as [ErrInvalid].
 //
 // Source: M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
 func Exponential(base, limit time.Duration) RetryPolicy {
@@ -43,9 +43,9 @@ func Exponential(base, limit time.Duration) RetryPolicy {
 	}
 }
 
-// Attempts ends policy after n attempts in all. Then Lock returns what the last
-// attempt said, a *LockedError for instance. n below 1 counts as 1. Of a nil policy it
-// makes a nil one, which [Retry] reports as [ErrInvalid].
+// Attempts ends policy after n attempts in all. Then Lock returns what the last attempt said, a
+// *LockedError for instance. n below 1 counts as 1. For a nil policy it returns a nil one,
+// which [Retry] reports as [ErrInvalid].
 func Attempts(n int, policy RetryPolicy) RetryPolicy {
 	if policy == nil {
 		return nil

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A Snapshot is what this process holds and waits for by one client. It is made without
+// A Snapshot is what this process holds and waits for through one client. It is made without
 // asking the server; [Client.Inspect] does that.
 type Snapshot struct {
 	Leases  []LeaseInfo   // ordered by name
-	Waiters []WaitingInfo // ordered by name, who has waited longest first
+	Waiters []WaitingInfo // ordered by name, the longest wait first
 }
 
 // A LeaseInfo is a lock that the client holds.
@@ -28,18 +28,18 @@ type LeaseInfo struct {
 	RenewErr error
 }
 
-// A WaitingInfo is a call that waits for a lock because somebody else has it. One whose
+// A WaitingInfo is a call that waits for a lock because somebody else has it. A call whose
 // first request is on its way does not wait yet.
 type WaitingInfo struct {
 	LockInfo
 	Since time.Time // when the call was made
-	// InLine tells that it waits behind another goroutine of this client, which asks
-	// the server, or has the lock.
+	// InLine tells that the call waits behind another goroutine of this client, which asks the
+	// server, or has the lock.
 	InLine bool
 }
 
-// Snapshot tells which locks the client holds and which calls wait, for debugging. It takes
-// a moment if there are very many. Of a closed client it is empty.
+// Snapshot tells which locks the client holds and which calls wait, for debugging. It takes a
+// moment if there are very many. For a closed client the result is empty.
 func (c *Client) Snapshot() Snapshot {
 	var s Snapshot
 	for _, t := range c.watchdog.tenures() {

@@ -16,22 +16,21 @@ const (
 	releaseTime = 3 * time.Second
 )
 
-// Unlock gives the lock up. From its call on the lease is not held here, whatever
-// the outcome:
+// Unlock gives the lock up. From the call on the lease is not held here, whatever the outcome:
 //
-//   - nil: the lock was ours until now and is free, or has gone to a goroutine of this
-//     client that waited for it, without a request; or its owner has re-entered it,
-//     and holds it by another lease still. Then nothing is sent: the last of them
-//     to be unlocked frees it, and its outcome is that of all.
-//     Where a reply was lost, a lock that is absent when it is asked for again counts as
-//     released, though the server may have lost it before.
-//   - [ErrAbsent]: it had run out before; nobody holds it.
-//   - [ErrTaken]: it had run out before and is somebody else's now. Theirs is
-//     not touched.
-//   - [ErrUnknown]: the server did not confirm it until ctx ended, for 5 seconds
-//     at most. The release goes on in the background, until Close; the lock is
-//     free when it gets through, or when the TTL has passed.
-//   - [ErrPermission], or another [*driver.ServerError]: the server refused. It is
+//   - nil: the lock was ours until now and is free, or has gone to a goroutine of this client
+//     that waited for it, without a request; or its owner has re-entered it, and still holds it
+//     by another lease. In that last case nothing is sent: the last of the owner's leases to be
+//     unlocked frees the lock, and its outcome is that of all. Where a reply was lost, a lock
+//     that is absent when the server is asked again counts as released, though the server may
+//     have lost it before.
+//   - [ErrAbsent]: the lease had run out before; nobody holds the lock.
+//   - [ErrTaken]: the lease had run out before, and the lock is somebody else's now. Their
+//     lease is not touched.
+//   - [ErrUnknown]: the server did not confirm the release until ctx ended, for 5 seconds at
+//     most. The release goes on in the background, until Close; the lock is free when it gets
+//     through, or when the TTL has passed.
+//   - [ErrPermission], or another [*driver.ServerError]: the server refused. The release is
 //     tried again in the background all the same.
 //   - [ErrReleased]: the lease was detached.
 //
