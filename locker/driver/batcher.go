@@ -9,26 +9,26 @@ import (
 // A Batcher is a Conn that can send several commands with fewer round trips
 // than one each, usually as a pipeline.
 //
-// The core sends the commands of concurrent callers together through it, up to 256 in
-// a batch and a few batches at a time. Each caller waits for its own ctx; the batch's
-// ends when none waits any more.
+// The core sends the commands of concurrent callers together through it, up to 256 in a batch
+// and a few batches at a time. Each caller waits under its own ctx; the ctx of the batch ends
+// when no caller waits any more.
 //
-// Without it each command is sent by Do, and what belongs together by [DoBatch], one
-// command after another.
+// Without it each command is sent by Do, and commands that belong together by [DoBatch], one
+// after another.
 //
 // A Conn that can only send one command after another should not be a Batcher: the callers
 // that share a batch would wait for one another.
 type Batcher interface {
-	// DoBatch sends all commands, each at most once, and returns one Result
-	// for each, in their order. Commands whose keys share a slot are executed
-	// in the order given; outside a Cluster all are, in one others may overtake
-	// one another. A failure is told for each command by itself and never by
-	// panicking or by returning fewer results, and an error reply is that of its
-	// own command only. When a connection breaks half-way, all commands without
-	// a reply are unknown (or not sent, where that is certain); those before them
-	// may have their replies, or be unknown where the client does not keep them.
-	// The core asks again about each. It is as prompt as Do when ctx ends. The results are
-	// the caller's: replies that come later change nothing in them.
+	// DoBatch sends all commands, each at most once, and returns one Result for each, in their
+	// order. Commands whose keys share a slot are executed in the order given. Outside a
+	// Cluster all commands are; in a Cluster, commands whose keys do not share a slot may overtake
+	// one another. A failure is reported for each command by itself and never by panicking or
+	// by returning fewer results, and an error reply belongs to its own command only. When a
+	// connection breaks half-way, all commands without a reply are unknown (or not sent, where
+	// that is certain); those before them may have their replies, or be unknown where the
+	// client does not keep the replies. The core asks again about each. DoBatch is as prompt as
+	// Do when ctx ends. The results are the caller's: replies that come later change nothing in
+	// them.
 	DoBatch(ctx context.Context, cmds []Command) []Result
 }
 
@@ -38,9 +38,9 @@ type Result struct {
 	Err   error // tells the outcome of this command, see [OutcomeOf]
 }
 
-// DoBatch sends cmds through c's DoBatch if it is a [Batcher], else one after
-// another through Do. It always returns len(cmds) results: where a Batcher returns another
-// number, which of them belongs to which command is anybody's guess, and all are unknown.
+// DoBatch sends cmds through c's DoBatch if c is a [Batcher], otherwise one after another
+// through Do. It always returns len(cmds) results: where a Batcher returns another number,
+// which result belongs to which command is anybody's guess, and all are unknown.
 func DoBatch(ctx context.Context, c Conn, cmds []Command) []Result {
 	if len(cmds) == 0 {
 		return nil

@@ -4,9 +4,8 @@ import "strconv"
 
 // A Command is one command for the server. The zero Command is not valid.
 //
-// The keys are marked so that a driver for Redis Cluster can route it without
-// knowing the command: they stand together in Args, and the core only sends
-// commands whose keys share a slot.
+// The keys are marked so that a driver for Redis Cluster can route a command that it does not
+// know: they stand together in Args, and the core only sends commands whose keys share a slot.
 type Command struct {
 	// Args is the whole command: its name, then its arguments. They may hold
 	// any bytes. A driver must neither change nor keep the slice. It refuses a

@@ -38,8 +38,8 @@ type Config struct {
 	SentinelUsername string
 	SentinelPassword Secret
 
-	// TLS is nil for a plain connection. It is used for Sentinels too, and is not
-	// changed: other Configs may share it. No ServerName means the host connected to.
+	// TLS is nil for a plain connection. It is used for Sentinels too, and is not changed:
+	// other Configs may share it. An empty ServerName means the host connected to.
 	TLS *tls.Config
 
 	// DialTimeout bounds connecting, handshakes included. 0 means 5 seconds.
@@ -59,9 +59,9 @@ type Config struct {
 	Dial DialFunc
 }
 
-// WithDefaults returns c with the defaults of Network, DialTimeout and Timeout in
-// the place of values that are not set, or negative. A timeout of more than ten years is one of
-// ten years, so that a driver can add some of them up.
+// WithDefaults returns c with the defaults of Network, DialTimeout and Timeout in the place of
+// values that are not set, or negative. A timeout of more than ten years counts as ten years,
+// so that a driver can add several of them up.
 func (c Config) WithDefaults() Config {
 	if c.Network == "" {
 		c.Network = "tcp"
@@ -77,9 +77,9 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Check returns an error if c contradicts itself or has a value that means nothing, or
-// one that matches [ErrUnsupported] if the driver cannot do what it asks for: modes are
-// those of the driver. Neither shows a password.
+// Check returns an error if c contradicts itself or has a value that means nothing, and an
+// error that matches [ErrUnsupported] if the driver cannot do what c asks for: modes are the
+// driver's modes. Neither error shows a password.
 func (c Config) Check(modes ...Mode) error {
 	c.Network = cmp.Or(c.Network, "tcp")
 	switch {

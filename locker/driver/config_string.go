@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// String returns the Config in the shape of a data source name, with "REDACTED"
-// in the place of each password. It leaves out what a data source name has no
-// words for (Dial) and what the Config holds only in loaded form (certificates
-// and keys). [ParseDSN] reads it back to the same settings, the passwords and
-// those apart.
+// String returns the Config in the shape of a data source name, with "REDACTED" in the place of
+// each password. It leaves out what a data source name has no words for (Dial) and what the
+// Config holds only in loaded form (certificates and keys). [ParseDSN] reads the result back to
+// the same settings, except for the passwords and what was left out.
 func (c Config) String() string {
 	var b strings.Builder
 	b.WriteString(c.scheme())

@@ -12,12 +12,12 @@ import (
 // Without it the core assumes the least: that PUBLISH may count only the
 // subscribers of one node, and that the server's identity is unknown.
 type Describer interface {
-	// Describe asks the server, at most one round trip per field. What the
-	// server never tells (a managed service without INFO, an ACL) is left
-	// at its zero value and is no error; one that does not tell just now
-	// (BUSY, LOADING, a refused AUTH, too many clients) is. The Mode is told
-	// all the same, and ModeCluster believed; of any other one an error leaves
-	// open what it is, and Describe is called again later.
+	// Describe asks the server, with at most one round trip per field. What the server never
+	// tells (a managed service without INFO, an ACL) is left at its zero value and is no error;
+	// that the server does not tell just now (BUSY, LOADING, a refused AUTH, too many clients)
+	// is an error. The Mode is returned even with an error. ModeCluster is then believed; with
+	// any other Mode the error leaves open what the deployment is, and Describe is called again
+	// later.
 	Describe(ctx context.Context) (Topology, error)
 }
 
@@ -71,13 +71,13 @@ type Mode int
 const (
 	// ModeSingle is one server, or a name that always leads to the master.
 	ModeSingle Mode = iota
-	// ModeSentinel is a master watched by Sentinels, which are asked for it.
+	// ModeSentinel is a master watched by Sentinels, which are asked for its address.
 	ModeSentinel
 	// ModeCluster is a Redis or Valkey Cluster.
 	ModeCluster
 )
 
-// String returns "single", "sentinel" or "cluster"; of any other Mode its number.
+// String returns "single", "sentinel" or "cluster"; for any other Mode its number.
 func (m Mode) String() string {
 	switch m {
 	case ModeSentinel:

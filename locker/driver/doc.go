@@ -1,7 +1,7 @@
 // Package driver is the contract between the lock algorithms of package
-// [github.com/golocker/golocker/locker] and a Redis or Valkey client. It is
-// written for the author of a driver; whoever only takes locks imports package
-// locker and an existing driver, and never this package.
+// [github.com/golocker/golocker/locker] and a Redis or Valkey client. It is written for the
+// author of a driver; a program that only takes locks imports package locker and an existing
+// driver, and never this package.
 //
 // # What a driver is
 //
@@ -22,9 +22,9 @@
 //     sent by Do, and [DoBatch] sends one after another.
 //   - [Subscriber]: without it, or while it fails, waiters poll.
 //   - [Listener], of a Subscription: without it, [Listen] calls Receive.
-//   - [Describer]: without it, the core takes the deployment for one it knows
-//     nothing about: it does not trust the receiver count of PUBLISH, and a
-//     quorum has to write a key to notice that two of its nodes are the same server.
+//   - [Describer]: without it, the core takes the deployment for one that it knows nothing
+//     about: it does not trust the receiver count of PUBLISH, and a quorum has to write a key
+//     to notice that two of its nodes are the same server.
 //
 // # The three outcomes
 //
@@ -45,42 +45,42 @@
 //     answers "taken" although the first one took the lock. Following MOVED and
 //     ASK is allowed, because the server that sent them did not execute the
 //     command.
-//   - Prompt. Do returns as soon as its ctx ends, even if the server hangs,
-//     and the error matches the ctx's error with errors.Is: what ctx.Err returns, not
-//     the ctx's cause. With a ctx that had already ended, nothing is sent and the error
-//     is marked NotSent. The end of one call's ctx is not that of another call.
+//   - Prompt. Do returns as soon as its ctx ends, even if the server hangs, and the error
+//     matches the ctx's error with errors.Is: what ctx.Err returns, not the ctx's cause. With a
+//     ctx that had already ended, nothing is sent and the error is marked NotSent. The end of
+//     one call's ctx does not end another call.
 //   - Bounded. A ctx without a deadline, or with one that is far away, must not make Do
 //     wait for ever on a dead connection; apply the client's own timeouts.
-//   - Recovering. A Conn outlives the loss of its connections, and closes those that are
-//     of no more use. A connection on which the server answers READONLY is left: the
-//     address may be a name that leads to another server since a failover. (Of a client
-//     that was passed in, where that can be done.)
+//   - Recovering. A Conn outlives the loss of its connections, and closes those that are of no
+//     more use. A connection on which the server answers READONLY is given up: the address may
+//     be a name that leads to another server since a failover. (With a client that was passed
+//     in, this is done where that is possible.)
 //   - Binary safe. Arguments and replies carry any bytes.
-//   - Concurrent. All methods may be called from many goroutines. A call that has a
-//     connection does not wait for the one that another call is making.
-//   - Closed is closed. After Close, Do returns an error for which
-//     errors.Is(err, ErrClosed) holds, marked NotSent. So it holds for calls that
-//     Close interrupts, which return at once. Before, it holds only where the application
-//     has closed the client that it passed in: the core does not try again. Close ends what Connect
-//     opened, including subscriptions and their goroutines, and never closes a
-//     client that the application passed in. It may be called twice.
+//   - Concurrent. All methods may be called from many goroutines. A call that has a connection
+//     does not wait for a connection that another call is making.
+//   - Closed is closed. After Close, Do returns an error for which errors.Is(err, ErrClosed)
+//     holds, marked NotSent. errors.Is(err, ErrClosed) also holds for calls that Close
+//     interrupts, which return at once. Before Close it holds only where the application has
+//     closed the client that it passed in: after such an error the core does not try again.
+//     Close ends what Connect opened, including subscriptions and their goroutines, and never
+//     closes a client that the application passed in. It may be called twice.
 //   - Silent. No error text shows a password, nor does a Connector that is printed.
 //
 // # Help
 //
-// What most clients lack is here once: package pubsub makes a Subscription from a
-// plain connection and closes it with its Conn, package aside returns from a call
-// when its ctx ends although the client does not, package netdial dials as a Config
-// says, and [DescribeByInfo] asks for the run id.
+// What most clients lack is provided here: package pubsub makes a Subscription from a plain
+// connection and closes it with its Conn, package aside returns from a call when its ctx ends
+// even if the client does not, package netdial dials as a Config says, and [DescribeByInfo]
+// asks for the run id.
 //
 // # Wrappers
 //
-// A Conn may wrap another: a tracer, a fault injector. The core asks only the
-// outermost Conn for optional interfaces and never unwraps. A wrapper therefore
-// forwards those that it wants to keep, each through itself, so that no command
-// goes around it. [Wrapper] is a base that keeps none. Forward none that the Conn inside
-// has not: the core would leave out its fallback. Commands are passed on as they are, keys
-// included; who wants something before the names of locks has locker.Prefix.
+// A Conn may wrap another: a tracer, a fault injector. The core asks only the outermost Conn
+// for optional interfaces and never unwraps. A wrapper therefore forwards those that it wants
+// to keep, each through itself, so that no command goes around it. [Wrapper] is a base that
+// keeps none. Forward none that the Conn inside does not have: the core would leave out its
+// fallback. Commands are passed on as they are, keys included; locker.Prefix is the way to put
+// something before the names of locks.
 //
 // # Versions
 //
@@ -89,8 +89,8 @@
 //
 // # Proof
 //
-// Package github.com/golocker/golocker/conformance tests all of the above at a single
-// server, and the locks on top of it; the names of its cases are the clauses of this page.
-// What a driver does with Sentinels and in a Cluster is for tests of its own; docs/writing-a-driver.md
-// says what they should ask.
+// Package github.com/golocker/golocker/conformance tests all of the above on a single server,
+// and the locks on top of it; the names of its cases are the clauses of this page. What a
+// driver does with Sentinels and in a Cluster is left to tests of its own;
+// docs/writing-a-driver.md says what these should ask.
 package driver

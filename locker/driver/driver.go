@@ -62,10 +62,10 @@ type Conn interface {
 	Close() error
 }
 
-// A Wrapper is a Conn that forwards Do and Close and hides every optional
-// interface of the Conn inside. Embed it in a tracer or fault injector and
-// override what it is about; then no command can go around the wrapper. Without DoBatch,
-// Subscribe and Describe of its own the core makes do without: see the package comment.
+// A Wrapper is a Conn that forwards Do and Close and hides every optional interface of the Conn
+// inside. Embed it in a tracer or fault injector and override what that is about; then no
+// command can go around the wrapper. Where the wrapper has no DoBatch, Subscribe or Describe of
+// its own, the core does without: see the package comment.
 type Wrapper struct{ Conn }
 
 var _ Conn = Wrapper{}

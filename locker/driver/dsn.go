@@ -37,12 +37,12 @@ import (
 //
 // The keys that begin with tls_ are for rediss. TLS is version 1.2 or newer. The files of
 // tls_cert and tls_key are read again for each connection, so that they can be renewed in
-// place; where they cannot be read, or do not fit, those that were read last serve. That of
-// tls_ca is read once.
+// place; where they cannot be read, or do not fit, those that were read last are used. The file
+// of tls_ca is read once.
 //
-// User, password, path and values are percent-encoded where they hold other than
-// letters, digits and -._~; above all write %40 for @, %2F for /, %3A for :,
-// %3F for ?, %23 for # and %25 for %. (url.QueryEscape does so, up to the space.)
+// User, password, path and values are percent-encoded where they hold anything other than
+// letters, digits and -._~; above all write %40 for @, %2F for /, %3A for :, %3F for ?,
+// %23 for # and %25 for %. (url.QueryEscape does so, except for the space.)
 //
 // Whatever ParseDSN does not understand is an error. Because a password may have
 // ended up anywhere in a malformed name, no error repeats any part of dsn other

@@ -8,9 +8,9 @@ import (
 )
 
 var (
-	// ErrClosed is the error of every call on a closed Conn or Subscription, or through a client
-	// that the application has closed. A network connection that is closed is no reason for it:
-	// who is told does not try again.
+	// ErrClosed is the error of every call on a closed Conn or Subscription, or through a
+	// client that the application has closed. That a network connection is closed is no reason
+	// for it: a caller that gets ErrClosed does not try again.
 	ErrClosed = errors.New("driver: closed")
 
 	// ErrUnsupported marks what a driver cannot do at all, however often one tries: a
@@ -34,8 +34,8 @@ const (
 	OutcomeUnknown Outcome = iota
 	// OutcomeNotSent: the command never left this process.
 	OutcomeNotSent
-	// OutcomeReplied: the server answered with an error, a [*ServerError]. (That of a proxy which
-	// has had no answer itself is OutcomeUnknown.)
+	// OutcomeReplied: the server answered with an error, a [*ServerError]. (The ServerError of
+	// a proxy that has had no answer itself is OutcomeUnknown.)
 	OutcomeReplied
 )
 
@@ -88,10 +88,10 @@ func (e *notSentError) Error() string { return e.err.Error() }
 func (e *notSentError) Unwrap() error { return e.err }
 
 // A ServerError is an error reply: the server received the command and said no. Only a proxy
-// may have said so without it, see [OutcomeOf].
+// may have said so without the server, see [OutcomeOf].
 type ServerError struct {
 	// Code is the first word of the reply: "ERR", "NOSCRIPT", "READONLY", … Where a script has
-	// met an error, that error's; see [NewServerError].
+	// met an error, it is that error's code; see [NewServerError].
 	Code string
 	// Message is the whole reply, with the code. See [NewServerError] for the exceptions.
 	Message string
@@ -101,22 +101,22 @@ type ServerError struct {
 // the leading "-" of the protocol. If your client strips the code "ERR" from
 // the text, put it back first.
 //
-// A server that does not know a command quotes what it was sent with: the password, or
-// the id of a lease and its metadata. That is left out. Nothing else is, though a password
-// be a word of the reply: what the reply says would be lost, and the password told by what
-// is missing.
+// A server that does not know a command quotes what the command was sent with: the password, or
+// the id of a lease and its metadata. That is left out. Nothing else is, even if a password is
+// a word of the reply: what the reply says would be lost, and the password would be told by
+// what is missing.
 //
-// Before Redis 7.0, the error that a command of a script has met stands in the middle of
-// the script's own, as in "@user_script: 7: -OOM command not allowed", behind "ERR Error
-// running script …" where the script did not catch it. Code is OOM all the same; a
-// refusal that has no code of its own there is an ERR.
+// Before Redis 7.0, the error that a command of a script has met stands in the middle of the
+// script's own error, as in "@user_script: 7: -OOM command not allowed", behind "ERR Error
+// running script …" where the script did not catch it. Code is OOM all the same; a refusal that
+// has no code of its own there is an ERR.
 //
-// To a command of a script, a node of a Cluster that is down says so without the code that it
-// has for other commands. Code is CLUSTERDOWN all the same.
+// When a command of a script is refused because the Cluster is down, the node says so without
+// the code that it has for other commands. Code is CLUSTERDOWN all the same.
 //
-// Of who has given no password, a server that wants one takes neither many arguments nor a
-// long one, as scripts have them: "ERR Protocol error: unauthenticated multibulk length". That
-// is told as the NOAUTH that a smaller command is answered.
+// From a client that has given no password, a server that wants one takes neither many
+// arguments nor a long one, as scripts have them: "ERR Protocol error: unauthenticated
+// multibulk length". That is told as the NOAUTH with which a smaller command is answered.
 func NewServerError(reply string) *ServerError {
 	if problem, ok := strings.CutPrefix(reply, "ERR Protocol error: unauthenticated "); ok {
 		reply = "NOAUTH Authentication required (unauthenticated " + problem + ")"

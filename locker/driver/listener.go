@@ -5,15 +5,15 @@ import (
 	"errors"
 )
 
-// A Listener is a Subscription that hands on what arrives from the goroutine that has
-// read it, so that a message wakes up nobody on its way but whom it is for.
+// A Listener is a Subscription that hands on what arrives from the very goroutine that has read
+// it, so that a message wakes up nobody on its way but the one it is for.
 //
 // Without it, [Listen] calls Receive again and again.
 type Listener interface {
-	// Listen calls hear with every message that arrives, and with [ErrGap] where
-	// Receive would return that, one after the other, until ctx ends or the
-	// Subscription is closed. Then it returns as Receive does, and hear is not
-	// called any more. Meanwhile nobody may be in Receive.
+	// Listen calls hear with every message that arrives, and with [ErrGap] where Receive would
+	// return that, one after the other, until ctx ends or the Subscription is closed. Then it
+	// returns as Receive does, and hear is not called any more. While Listen runs, nobody may
+	// be in Receive.
 	//
 	// hear must not block, nor call the Subscription.
 	Listen(ctx context.Context, hear func(Message, error)) error

@@ -11,11 +11,11 @@ import (
 // show as "REDACTED". The empty Secret shows as empty, so that one can see
 // whether there is any.
 //
-// The conversion string(s) gives the text. Two places do not ask a Secret how
-// it wants to be shown. Package fmt calls no methods on unexported struct
-// fields, and a verb that does not fit follows pointers too: a type that keeps a
-// Secret or a [Config] in one has a String method of its own, or keeps it in a
-// function. And encoding/json writes the keys of a map as they are.
+// The conversion string(s) gives the text. Two places do not ask a Secret how it wants to be
+// shown. Package fmt calls no methods on unexported struct fields, and a verb that does not fit
+// follows pointers too: a type that keeps a Secret or a [Config] in such a field must have a
+// String method of its own, or keep it in a function. And encoding/json writes the keys of a
+// map as they are.
 type Secret string
 
 const redacted = "REDACTED"

@@ -8,12 +8,12 @@ import "context"
 // their poll interval, nothing else is lost. Messages are hints and never decide
 // who holds a lock.
 type Subscriber interface {
-	// Subscribe opens a Subscription without channels. It uses one network
-	// connection of its own, opened now or by the first Add, and lives until
-	// it or the Conn is closed; ctx bounds only this call.
+	// Subscribe opens a Subscription without channels. The Subscription uses one network
+	// connection of its own, opened now or by the first Add, and lives until it or the Conn is
+	// closed; ctx bounds only this call.
 	//
-	// It leads to where commands go by then: the core subscribes anew when it hears
-	// nothing of what it publishes itself, as at a former master.
+	// It leads to where commands go at the time of the call: the core subscribes anew when it
+	// hears nothing of what it publishes itself, as happens at a former master.
 	Subscribe(ctx context.Context) (Subscription, error)
 }
 

@@ -1,6 +1,6 @@
-// Package aside lets a call return when its context ends although the client
-// underneath does not. It is written for the author of a driver whose client heeds
-// no cancellation, or only in some places.
+// Package aside lets a call return when its context ends even if the client underneath does
+// not. It is written for the author of a driver whose client does not heed cancellation, or
+// heeds it only in some places.
 package aside
 
 import (
@@ -40,8 +40,9 @@ func Call[T any](ctx context.Context, done <-chan struct{}, f func() T, discard 
 	return none, driver.ErrClosed
 }
 
-// Open is [Call] for what opens something: a connection, or a client whose constructor
-// connects. close is called with what has been opened when nobody waits for it any more.
+// Open is [Call] for a function that opens something: a connection, or a client whose
+// constructor connects. If nobody waits for that any more, close is called with what has been
+// opened.
 func Open[T any](ctx context.Context, done <-chan struct{}, open func() (T, error), close func(T)) (T, error) {
 	type opened struct {
 		it  T

@@ -8,9 +8,9 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A Crew makes calls aside on goroutines that it keeps for the next call. A goroutine
-// that is begun for one call costs more than the rest of that call's way, since its
-// stack has to grow each time. The zero Crew is ready for use.
+// A Crew makes calls aside on goroutines that it keeps for the next call. A goroutine that is
+// started for one call costs more than the rest of that call's way, since its stack has to grow
+// each time. The zero Crew is ready for use.
 type Crew struct {
 	mu     sync.Mutex
 	idle   []*hand
@@ -19,7 +19,7 @@ type Crew struct {
 
 // A Task is what a Crew does.
 type Task interface {
-	// Run makes the call, and keeps what comes of it in the Task.
+	// Run makes the call, and keeps its result in the Task.
 	Run()
 }
 
@@ -46,9 +46,9 @@ const (
 // An error says only that nobody waited for t: the outcome is unknown, unless the
 // caller knows better.
 //
-// A ctx may say, by a method Aside, that its call is made aside already, in a goroutine
-// that nobody waits for longer than ctx. Package locker does so where it asks a quorum.
-// Then t is run there, without a detour, and Call returns when it has run.
+// A ctx may say, by a method Aside, that its call is made aside already, in a goroutine that
+// nobody waits for after ctx has ended. Package locker does so where it asks a quorum. Then t
+// is run there, without a detour, and Call returns when it has run.
 func (c *Crew) Call(ctx context.Context, done <-chan struct{}, t Task) error {
 	if isAside(ctx) {
 		t.Run()
@@ -123,8 +123,8 @@ func (h *hand) work(c *Crew) {
 	}
 }
 
-// Close ends the goroutines that have nothing to do, and each other one when it has
-// done what it does. Calls may still be made, on goroutines of their own.
+// Close ends the goroutines that have nothing to do, and each of the others when it has done
+// its task. Calls may still be made, on goroutines of their own.
 func (c *Crew) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -126,11 +126,11 @@ func (d *Dialer) open(ctx context.Context, cfg driver.Config, network, addr stri
 // Close ends every dial and every connection.
 func (d *Dialer) Close() { d.end() }
 
-// Redact returns err, of a connection that failed, without the Config's passwords: a
-// client may quote what it could not read. Where there is something to hide, nothing but
-// the text remains. An err with a [driver.ServerError] stays what it is, for that hides by
-// itself what a server quotes. A nil Dialer, where a client is the application's, knows no
-// password.
+// Redact returns err, the error of a connection that failed, without the Config's passwords: a
+// client may quote what it could not read. Where there is something to hide, nothing but the
+// text of err remains. An err with a [driver.ServerError] stays as it is, since a ServerError
+// itself hides what a server quotes. A nil Dialer, for a client that is the application's,
+// knows no password.
 func (d *Dialer) Redact(err error) error {
 	if _, replied := errors.AsType[*driver.ServerError](err); replied || err == nil || d == nil {
 		return err

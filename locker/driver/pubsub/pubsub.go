@@ -11,14 +11,12 @@ import (
 	"time"
 )
 
-// A Dialer opens one pub/sub connection, ready for SUBSCRIBE: authenticated,
-// with its name set. It is called again after each failure, with growing
-// pauses, until the Subscription is closed, and never while the connection
-// before it is open.
+// A Dialer opens one pub/sub connection, ready for SUBSCRIBE: authenticated, with its name set.
+// It is called again after each failure, with growing pauses, until the Subscription is closed,
+// and never while the previous connection is open.
 //
-// It bounds itself by the client's dial timeout and returns promptly when ctx
-// ends, which it does by Close and after [DialTimeout]. Its error shows no
-// password.
+// It bounds itself by the client's dial timeout and returns promptly when ctx ends, which
+// happens at Close and after [DialTimeout]. Its error shows no password.
 type Dialer func(ctx context.Context) (Conn, error)
 
 // A Conn is one network connection in pub/sub mode. Send and Receive are called
@@ -72,10 +70,9 @@ const (
 	DeadAfter = 13 * time.Second
 	// DialTimeout bounds one call of the Dialer.
 	DialTimeout = 30 * time.Second
-	// MinPause and MaxPause bound the pause before connecting again: a random
-	// time up to MinPause after the first failure, up to twice that after each
-	// further one, never more than MaxPause. It begins anew after a connection
-	// that lived for MaxPause.
+	// MinPause and MaxPause bound the pause before connecting again: a random time up to
+	// MinPause after the first failure, up to twice that after each further one, never more
+	// than MaxPause. The pauses begin anew after a connection that lived for MaxPause.
 	MinPause = 10 * time.Millisecond
 	MaxPause = time.Second
 	// MaxBuffered is how many messages wait for Receive. What arrives when

@@ -48,7 +48,7 @@ type Subscription struct {
 	listener func(driver.Message, error) // takes what the inbox would get, if somebody listens
 }
 
-// New returns a Subscription without channels. It connects by the first Add.
+// New returns a Subscription without channels. It connects at the first Add.
 func New(dial Dialer) *Subscription {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Subscription{
