@@ -13,19 +13,20 @@
 //     that hangs is left behind, and asked only now and then until it answers again.
 //   - There is no order of arrival. A waiting writer keeps new readers out; apart from
 //     that waiters contend, and back off at random.
-//   - With locker.Fenced the nodes agree on each token, so that a later grant has a
-//     larger one whatever becomes of a minority of the nodes. Readers have none.
-//   - A node that has lost its data, or is new, takes no part in new locks until the
-//     longest lease has run out ([Config].LongestTTL): it may have forgotten one. Nodes
-//     that are all new do so too, unless Config.Bootstrap says that no lock was
-//     ever held there.
+//   - With locker.Fenced the nodes agree on each token, so that a later grant has a larger one
+//     whatever becomes of a minority of the nodes. Readers have no token.
+//   - A node that has lost its data, or is new, takes no part in new locks until the longest
+//     lease has run out ([Config].LongestTTL): it may have forgotten such a lease. Nodes that
+//     are all new take no part either, unless Config.Bootstrap says that no lock was ever held
+//     there.
 //   - No TTL may exceed LongestTTL.
 //   - The margin for clocks that drift is fixed, as on one server: a lease ends on the client
-//     by 1 % of its TTL, 2 ms and the larger of TTL/20 and 100 ms earlier than on the servers. 1 % is for
-//     clocks that run at different rates, far more than those of any machine that works do; 2 ms
-//     for the rounding of the servers; the rest for timers that fire late where CPU is scarce. It is
-//     no option: too small a margin would break exclusion without a word, and a clock for which this
-//     one does not suffice is broken.
+//     earlier than on the servers, by 1 % of its TTL, 2 ms and the larger of TTL/20 and 100 ms.
+//     The 1 % is for clocks that run at different rates, and is far more than the clocks of any
+//     working machines differ by; the 2 ms are for the rounding of the servers; the rest is for
+//     timers that fire late where CPU is scarce. The margin is no option: too small a margin
+//     would break exclusion without a word, and a clock for which this one does not suffice is
+//     broken.
 //
 // The servers must be independent masters: an odd number from 3 to 15, none of them a
 // replica of another, nor a Cluster.
@@ -48,10 +49,10 @@ type Config = locker.QuorumConfig
 // driver's Wrap function or its OpenConnector; they may be of different drivers. The
 // options are those of [locker.New], and [Config].
 //
-// It returns an error that is [locker.ErrInvalid] for an even number of servers,
-// fewer than 3 or more than 15. That two connectors lead to the same server shows at the first lock,
-// as the same error: New does no I/O. (A server that must neither tell its run id, by INFO, nor be
-// written the key __golocker:n:<id> cannot be told from another one.)
+// It returns an error that is [locker.ErrInvalid] for an even number of servers, fewer than 3
+// or more than 15. That two connectors lead to the same server shows at the first lock, as the
+// same error: New does no I/O. (Where a server may neither be asked for its run id, by INFO,
+// nor be written the key __golocker:n:<id>, it cannot be told from another one.)
 func New(connectors []driver.Connector, opts ...locker.ClientOption) (*locker.Client, error) {
 	return locker.NewQuorum(connectors, opts...)
 }

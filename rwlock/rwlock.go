@@ -1,13 +1,13 @@
-// Package rwlock gives read-write locks: any number of readers hold one together, a
-// writer holds it alone.
+// Package rwlock provides read-write locks: any number of readers hold one together, a writer
+// holds it alone.
 //
 //	rw := rwlock.New(client, "catalog")
 //
 //	err := rw.RDo(ctx, func(ctx context.Context) error { return list(ctx) })
 //	err := rw.Do(ctx, func(ctx context.Context) error { return rebuild(ctx) })
 //
-// It puts the two sides together that package locker has as its options ForReading
-// and ForWriting; leases, errors, renewal and loss are those of package locker.
+// It puts together the two sides that package locker has as its options ForReading and
+// ForWriting; leases, errors, renewal and loss are those of package locker.
 //
 // # What it promises
 //
@@ -25,9 +25,9 @@
 // these is made by an owner of its own. A reader becomes a writer by
 // [locker.Lease.Upgrade], a writer a reader by [locker.Lease.Downgrade].
 //
-// With locker.Fenced each writer gets a larger fencing token than all before, and
-// readers get that of the last writer, so that they can tell what they have read; theirs is
-// 0 where none is known, see [locker.Lease.Token].
+// With locker.Fenced each writer gets a larger fencing token than all writers before it, and
+// readers get the token of the last writer, so that they can tell what they have read; a
+// reader's token is 0 where none is known, see [locker.Lease.Token].
 package rwlock
 
 import (
@@ -43,10 +43,10 @@ type Lock struct {
 	read, write *locker.Mutex
 }
 
-// New returns the lock with the given name on the deployment of client. The options
-// are those of [locker.Client.Mutex]; [locker.ReadTTL] sets the lease time of readers
-// where it is to differ. [locker.Reentrant], which makes another kind of lock, is reported
-// as [locker.ErrInvalid] by every method; owners of this one re-enter without it.
+// New returns the lock with the given name on the deployment of client. The options are those
+// of [locker.Client.Mutex]; [locker.ReadTTL] sets the lease time of readers where it should
+// differ. [locker.Reentrant], which makes another kind of lock, is reported as
+// [locker.ErrInvalid] by every method; owners of a read-write lock re-enter without it.
 //
 // New panics if client is nil, which is a mistake in the program.
 func New(client *locker.Client, name string, opts ...locker.Option) *Lock {
@@ -62,13 +62,12 @@ func New(client *locker.Client, name string, opts ...locker.Option) *Lock {
 // Name returns the name as it was given to [New].
 func (l *Lock) Name() string { return l.write.Name() }
 
-// RLock takes the lock for reading. It waits while a writer holds it, and while a
-// writer waits that came before. Errors are those of [locker.Mutex.Lock].
+// RLock takes the lock for reading. It waits while a writer holds it, and while a writer that
+// came before is waiting. Errors are those of [locker.Mutex.Lock].
 func (l *Lock) RLock(ctx context.Context) (*locker.Lease, error) { return l.read.Lock(ctx) }
 
 // TryRLock takes the lock for reading if that needs no waiting, and returns a
-// [*locker.LockedError] otherwise, also where nobody but a writer who waits is in
-// the way.
+// [*locker.LockedError] otherwise, also where only a waiting writer is in the way.
 func (l *Lock) TryRLock(ctx context.Context) (*locker.Lease, error) { return l.read.TryLock(ctx) }
 
 // Lock takes the lock for writing. It waits while others hold it, and for those who
@@ -77,7 +76,7 @@ func (l *Lock) TryRLock(ctx context.Context) (*locker.Lease, error) { return l.r
 func (l *Lock) Lock(ctx context.Context) (*locker.Lease, error) { return l.write.Lock(ctx) }
 
 // TryLock takes the lock for writing if that needs no waiting, and returns a
-// [*locker.LockedError] otherwise. An owner that reads upgrades if nobody else does, see
+// [*locker.LockedError] otherwise. An owner that reads upgrades if nobody else reads, see
 // [locker.Lease.TryUpgrade].
 func (l *Lock) TryLock(ctx context.Context) (*locker.Lease, error) { return l.write.TryLock(ctx) }
 

@@ -8,11 +8,11 @@
 //
 // # What it gives away
 //
-// Whoever reaches the handler reads the names of locks, of their owners and the
-// addresses in errors of renewals, and names may hold the ids of customers, or whatever
-// else the program puts into them. It cannot change anything, and shows neither
-// metadata nor ids of leases, with which a lock could be taken over. It checks nobody's
-// identity: do not put it on a mux that serves the public.
+// Whoever reaches the handler can read the names of locks and of their owners, and the
+// addresses in errors of renewals; and names may hold the ids of customers, or whatever else
+// the program puts into them. The handler cannot change anything, and shows neither metadata
+// nor the ids of leases, with which a lock could be taken over. It checks nobody's identity: do
+// not put it on a mux that serves the public.
 package lockdebug
 
 import (
@@ -32,10 +32,10 @@ const maxRows = 1000
 // Handler returns a handler that shows what the clients hold and wait for at the moment of
 // the request. It does not ask their servers.
 //
-// The answer is a page, or JSON with the query format=json or if the Accept header asks
-// for application/json: an object of the form of [Report]. With the query refresh=5 the
-// page loads itself again every 5 seconds; at least 1. A page shows the first 1000
-// leases and waiters of each client.
+// The answer is a page, or JSON with the query format=json or if the Accept header asks for
+// application/json: an object of the form of [Report]. With the query refresh=5 the page loads
+// itself again every 5 seconds; the least is 1. A page shows the first 1000 leases and waiters
+// of each client.
 //
 // Handler panics if a client is nil, which is a mistake in the program.
 func Handler(clients ...*locker.Client) http.Handler {
@@ -88,7 +88,7 @@ func wantsJSON(r *http.Request) bool {
 	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
 }
 
-// A Report is what the JSON form of the page has.
+// A Report is the JSON form of the page.
 type Report struct {
 	Time    time.Time `json:"time"`    // when it was made
 	Clients []Client  `json:"clients"` // in the order in which Handler was given them
@@ -97,10 +97,10 @@ type Report struct {
 // A Client is the part of a Report about one client.
 type Client struct {
 	Leases  []Lease  `json:"leases"`  // by name
-	Waiters []Waiter `json:"waiters"` // by name, who has waited longest first
+	Waiters []Waiter `json:"waiters"` // by name, the longest wait first
 }
 
-// A Lease is a lock that is held. Bytes of names that are no UTF-8 are replaced in JSON.
+// A Lease is a lock that is held. Bytes of names that are not UTF-8 are replaced in JSON.
 type Lease struct {
 	Lock       string    `json:"lock"`                  // its name
 	Mode       string    `json:"mode"`                  // a locker.Mode
