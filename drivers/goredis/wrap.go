@@ -9,18 +9,18 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// Wrap returns a connector around a client that the application already has,
-// for locker.New. It never closes or changes the client, and shares its
-// connections. Several connectors may wrap one client. One whose connections are busy for
-// long, by BLPOP, XREAD BLOCK or long pipelines, leaves none for a renewal: give the locks a
-// client of their own, or a PoolSize that leaves some over.
+// Wrap returns a connector around a client that the application already has, for locker.New. It
+// never closes or changes the client, and shares its connections. Several connectors may wrap
+// one client. A client whose connections are busy for long, by BLPOP, XREAD BLOCK or long
+// pipelines, leaves none for a renewal: give the locks a client of their own, or the client a
+// PoolSize that leaves some over.
 //
 // The client is a *redis.Client, from NewClient or NewFailoverClient, or a
-// *redis.ClusterClient. Connect refuses nil and everything else, with
-// [driver.ErrUnsupported], among it:
+// *redis.ClusterClient. Connect refuses nil and everything else, with [driver.ErrUnsupported];
+// among others:
 //
-//   - *redis.Ring: it moves a key to another server when it believes the first
-//     one down, and whoever held a lock there holds it no more;
+//   - *redis.Ring: it moves a key to another server when it believes the first one down, and a
+//     lock that was held there is no longer held;
 //   - *redis.AutoPipeliner: it does not tell what it has sent. Wrap the client
 //     that it was made from;
 //   - a ClusterClient that reads from replicas (ReadOnly, RouteByLatency or
@@ -29,10 +29,10 @@ import (
 //     on a dead connection would never end. A Client without them is used with
 //     [driver.DefaultTimeout].
 //
-// What cannot be seen is that a client of NewFailoverClient has ReplicaOnly, which NewUniversalClient
-// makes of MasterName and ReadOnly. Do not pass one: as long as there are replicas, locks are refused by
-// READONLY, and List and Inspect tell what a replica knows; and if replicas take writes
-// (replica-read-only no), each grants a lock by itself.
+// It cannot be seen whether a client of NewFailoverClient has ReplicaOnly, which
+// NewUniversalClient makes of MasterName and ReadOnly. Do not pass such a client: as long as
+// there are replicas, locks are refused by READONLY, and List and Inspect tell what a replica
+// knows; and if replicas take writes (replica-read-only no), each grants a lock by itself.
 func Wrap(client redis.UniversalClient) driver.Connector {
 	return driver.NewConnector(Driver{}, func(context.Context) (driver.Conn, error) {
 		switch client := client.(type) {

@@ -1,15 +1,15 @@
-// Package redigo makes locks through the client redigo
-// (github.com/gomodule/redigo/redis). It is written for applications: those that
-// have a redis.Pool wrap it, those that have none open one by a data source
-// name.
+// Package redigo makes locks through the client redigo (github.com/gomodule/redigo/redis). It
+// is written for applications: those that have a redis.Pool wrap it; those that have none open
+// one by a data source name.
 //
 //	client, err := locker.New(redigo.Wrap(pool))
 //	client, err := locker.Open("redigo", "redis://localhost:6379/0")
 //
 // The import alone registers the name "redigo".
 //
-// It takes redigo 1.9.3 or later. A go.mod with redigo v2.0.0+incompatible has an older one, of 2019, that was
-// withdrawn: this package does not compile with it ("undefined: redis.DoContext" and the like). Then
+// It needs redigo 1.9.3 or later. A go.mod with redigo v2.0.0+incompatible has an older
+// version, of 2019, that was withdrawn: this package does not compile with it ("undefined:
+// redis.DoContext" and the like). Then
 //
 //	go get github.com/gomodule/redigo@v1
 //
@@ -48,66 +48,64 @@
 //
 // # Open
 //
-// The pool has as many connections as the DSN says (pool_size), by default ten
-// for each of GOMAXPROCS; further calls wait. A connection that has been idle
-// for a second is asked by PING before it is used, within a second; with Sentinel, where
-// a new one is asked, too, by ROLE, or by INFO where that is refused. A user that may do
-// neither is believed to be with the master until it is answered READONLY, so that one
-// that was cut off together with its Sentinel, or is behind what a Sentinel knows, is not found out. When a connection breaks or answers READONLY, those that are idle at
-// that time are dropped. So a server that restarted, or a master that was
-// demoted, fails the calls in flight and as a rule one more. When a call is given up
-// that has waited for its reply for a quarter of a second or more, those are dropped
-// that have brought nothing since it was sent: a network that has silently forgotten all
-// connections costs one request, and as a rule no lease of a second or more.
+// The pool has as many connections as the DSN says (pool_size), by default ten for each of
+// GOMAXPROCS; further calls wait. A connection that has been idle for a second is asked by PING
+// before it is used, and has a second to answer. With Sentinel it is asked by ROLE, or by INFO
+// where that is refused, and new connections are asked, too. A user that may do neither is
+// believed to be with the master until it is answered READONLY, so that a former master that
+// was cut off together with its Sentinel, or is behind what a Sentinel knows, is not found out.
+// When a connection breaks or answers READONLY, the connections that are idle at that time are
+// dropped. So a server that restarted, or a master that was demoted, makes the calls in flight
+// fail and as a rule one more. When a call is given up that has waited for its reply for a
+// quarter of a second or more, the connections that have brought nothing since the call was
+// sent are dropped: a network that has silently forgotten all connections costs one request,
+// and as a rule no lease of a second or more.
 //
-// With Sentinel, connecting asks the Sentinels in turn. The dial timeout is
-// shared out among them and the master, so that one that hangs does not hide the
-// others. One of them is listened to, on a connection of its own. When it says that
-// another server has become the master, or a connection to another one is made, those to
-// the former one end, whatever they are used for: it goes on granting locks
-// until the Sentinels make it a replica. A call in flight there has an unknown outcome.
-// Besides, no connection is used for longer than ten seconds, so that a master
-// which was cut off and still takes itself for one is left within that time, if the
-// Sentinel that is asked first has heard of another: one that was cut off together
-// with it goes on naming it.
+// With Sentinel, connecting asks the Sentinels in turn. The dial timeout is shared out among
+// them and the master, so that a Sentinel that hangs does not hide the others. One of them is
+// listened to, on a connection of its own. When it says that another server has become the
+// master, or when a connection to another master is made, the connections to the former master
+// end, whatever they are used for: that server goes on granting locks until the Sentinels make
+// it a replica. A call in flight there has an unknown outcome. Besides, no connection is used
+// for longer than ten seconds. So a master that was cut off and still takes itself for the
+// master is left within that time, if the Sentinel that is asked first has heard of another
+// master: a Sentinel that was cut off together with the former master goes on naming it.
 //
 // # Wrap
 //
 // The pool remains the application's: closing the lock client closes only the
 // connections on which a call was in flight. What matters in its settings:
 //
-//   - TestOnBorrow: without it, the first call on a connection that the server
-//     has closed meanwhile fails, with an outcome that is unknown. Let it PING
-//     what was idle for a second or more.
+//   - TestOnBorrow: without it, the first call on a connection that the server has closed
+//     meanwhile fails, with an outcome that is unknown. Let it PING connections that were idle
+//     for a second or more.
 //   - MaxActive and Wait: without Wait, a call fails with redis.ErrPoolExhausted
 //     when all connections are in use; with it, it waits until its ctx ends.
 //     Locks hold no connection while they are held or waited for, but need one for each
 //     renewal: where the application blocks connections for long, by BLPOP and the like,
 //     MaxActive has to leave some over.
 //   - MaxIdle: 0, the default, makes a new connection for every call.
-//   - SELECT: redigo gives a connection back as it is. One that the application has left in
-//     another database takes locks there, which exclude nobody else.
-//   - Dial: it should have redis.DialConnectTimeout. A Dial or a test that
-//     hangs does not keep a call from returning, but its goroutine and its
-//     place in the pool stay until it returns. Rather set DialContext and
-//     TestOnBorrowContext. Because it may hang, each call takes a turn through
-//     another goroutine, which costs a lone caller more than all else that is
-//     done here.
-//   - DialContext without a test: a call on a connection that is idle takes no
-//     such turn. Where none turns out to be idle, DialContext is called with a
-//     deadline that has passed; it must heed that, as redis.DialContext does, or
-//     the call waits for it whatever becomes of its ctx.
-//   - Functions that panic: that is not recovered, and ends the program where
-//     they run in another goroutine. The pool has lost a place by then, and one
-//     that had no more to give would have calls wait for ever.
-//   - Connections of another make than redigo's, such as those of tracers, must
-//     implement redis.ConnWithContext, as all of redigo's do; otherwise every
-//     call fails without being sent. A ReceiveContext whose ctx has ended must
-//     close the network connection, without waiting for anything, as redigo's
-//     does: by that a call is ended. Where it does not, a call lasts until its
-//     reply or the connection's read timeout, whatever becomes of its ctx.
-//     One whose Do gives up before that is closed by it, too. One that hides an
-//     error breaks locks: nil without an error is a reply. One that changes keys
-//     has to change all of them, those of scripts, too: how many these have is an
-//     int, as with redigo's own Script. Rather give locks a prefix by locker.Prefix.
+//   - SELECT: redigo gives a connection back as it is. On one that the application has left in
+//     another database, locks are taken there and exclude nobody else.
+//   - Dial: it should have redis.DialConnectTimeout. A Dial or a test that hangs does not keep
+//     a call from returning, but its goroutine and its place in the pool stay until it returns.
+//     Rather set DialContext and TestOnBorrowContext. Because a Dial or a test may hang, each
+//     call makes a detour through another goroutine, which costs a lone caller more than all
+//     else that is done here.
+//   - DialContext without a test: a call on a connection that is idle makes no such detour.
+//     Where no connection turns out to be idle, DialContext is called with a deadline that has
+//     passed; it must heed that, as redis.DialContext does, or the call waits for it whatever
+//     becomes of its ctx.
+//   - Functions that panic: the panic is not recovered, and ends the program where they run in
+//     another goroutine. The pool has lost a place by then, and a pool that had no more places
+//     to give would have calls wait for ever.
+//   - Connections of another make than redigo's, such as those of tracers, must implement
+//     redis.ConnWithContext, as all of redigo's do; otherwise every call fails without being
+//     sent. A ReceiveContext whose ctx has ended must close the network connection, without
+//     waiting for anything, as redigo's does: that is how a call is ended. Where it does not, a
+//     call lasts until its reply or the connection's read timeout, whatever becomes of its ctx.
+//     A connection whose Do gives up before that is closed in this way, too. A connection that
+//     hides an error breaks locks: nil without an error is a reply. One that changes keys has
+//     to change all of them, those of scripts, too: how many keys a script has is an int, as
+//     with redigo's own Script. Rather give locks a prefix by locker.Prefix.
 package redigo

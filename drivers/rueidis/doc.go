@@ -31,17 +31,17 @@
 //
 // # Wrap or Open
 //
-// A client that is opened by name has options made for locks: nothing is ever
-// retried or cached, one connection to each server is shared by all commands
-// and takes about 0.16 MiB (rueidis' default is 1.4), and a connection that is
-// silent is given up after 1.2 to 1.4 times the timeout of the data source name,
-// 5 seconds if it has none. So is one on which a batch takes longer, though its replies
-// come one by one: rueidis' PING is answered behind them. A shorter one, such as timeout=1s, replaces a broken
-// connection sooner; leases should last several times as long. The setting
-// pool_size has no meaning here, and a subscription has a connection of its own.
+// A client that is opened by name has options made for locks: nothing is ever retried or
+// cached, one connection to each server is shared by all commands and takes about 0.16 MiB
+// (rueidis' default is 1.4), and a connection that is silent is given up after 1.2 to 1.4 times
+// the timeout of the data source name, 5 seconds if it has none. A connection on which a batch
+// takes longer is given up, too, even if its replies come one by one: rueidis' PING is answered
+// behind them. A shorter timeout, such as timeout=1s, replaces a broken connection sooner;
+// leases should last several times as long. The setting pool_size has no meaning here, and a
+// subscription has a connection of its own.
 //
-// A client that was opened by name is closed with its locks; only of a Cluster
-// rueidis itself keeps a timer, with a goroutine, for up to 5 seconds more.
+// A client that was opened by name is closed with its locks; only for a Cluster does rueidis
+// itself keep a timer, with a goroutine, for up to 5 seconds more.
 //
 // A wrapped client keeps its options, and stays open when the locks are closed.
 // Two options make rueidis send a command twice whatever else is set:
@@ -70,8 +70,8 @@
 //	                          others wait for the same connection
 //	SendToReplicas            must be false for what is not read-only. Where it is set, a
 //	                          master that has become a replica may refuse scripts by
-//	                          READONLY; then the driver sends HDEL of a key that there is
-//	                          not, by which rueidis finds the new master
+//	                          READONLY; then the driver sends HDEL of a key that does not
+//	                          exist, by which rueidis finds the new master
 //	ReplicaOnly               must be off
 //	BlockingPoolSize          must leave one connection for the subscription. While there is
 //	                          none, locks poll, and a goroutine waits for one, which ends
@@ -82,39 +82,40 @@
 //	Sentinel.                 should be set: without it one lost message binds
 //	TopologyRefreshInterval   the client to a former master
 //
-// The application must not SELECT: all share the connections, and a lock that is taken in another
-// database excludes nobody else. SelectDB is for that.
+// The application must not SELECT: all calls share the connections, and a lock that is taken in
+// another database excludes nobody else. To choose a database, use SelectDB.
 //
 // # Decorators
 //
 // A decorator of the client (of rueidishook, rueidisotel, or of the application's own) sees the
-// commands of locks. One that sends a command twice, has something else than the server answer it, or
-// hides an error breaks locks. Where it returns an empty result, or more or fewer than there were
-// commands, the outcome is unknown. It is called in another goroutine than the caller's, where a panic
-// ends the program.
+// commands of locks. A decorator that sends a command twice, has something other than the
+// server answer it, or hides an error breaks locks. Where it returns an empty result, or more
+// or fewer results than there were commands, the outcome is unknown. It is called in a
+// goroutine other than the caller's, where a panic ends the program.
 //
 // # A node that was removed from a Cluster
 //
-// From Redis 8 on, and with ClusterOption.PreferClusterShards from 7 on, rueidis asks the nodes of
-// a Cluster for CLUSTER SHARDS, and believes who answers first. One that was removed from the Cluster, and goes on, answers that it is
-// a Cluster of one shard without slots. If its address was given to rueidis, which asks it for
-// ever, calls fail now and then, or always if no other address was given, until the
-// program is started with others. With AlwaysRESP2 rueidis does not know the server's
-// version and asks for CLUSTER SLOTS, to which such a node answers with nothing. A client
-// that was opened by name has it.
+// From Redis 8 on, and with ClusterOption.PreferClusterShards from 7 on, rueidis asks the nodes
+// of a Cluster for CLUSTER SHARDS, and believes the node that answers first. A node that was
+// removed from the Cluster, and goes on running, answers that it is a Cluster of one shard
+// without slots. If its address was given to rueidis, which then asks it for ever, calls fail
+// now and then, or always if no other address was given, until the program is started with
+// other addresses. With AlwaysRESP2 rueidis does not know the server's version and asks for
+// CLUSTER SLOTS, to which such a node answers with nothing. A client that was opened by name
+// has AlwaysRESP2.
 //
 // # Dead connections
 //
-// Until the first batch, or two calls at the same time, rueidis reads from a
-// connection during calls only, which makes them faster. One that breaks meanwhile
-// is noticed within a second, or by the next call, whose outcome is unknown then.
+// Until the first batch, or two calls at the same time, rueidis reads from a connection during
+// calls only, which makes them faster. A connection that breaks between calls is noticed within
+// a second, or by the next call, whose outcome is then unknown.
 //
 // # A name that leads to the master
 //
-// The address of a single server may be a name that leads to another one after a
-// failover. rueidis keeps its connection to the former master for as long as that
-// answers, if only with READONLY. Of a client that was opened by name the driver has
-// the server close it then, and the next call looks the name up again.
+// The address of a single server may be a name that leads to another one after a failover.
+// rueidis keeps its connection to the former master for as long as that answers, if only with
+// READONLY. With a client that was opened by name the driver then has the server close that
+// connection, and the next call looks the name up again.
 //
 // It does not do that to a wrapped client, whose connections are the application's.
 // No option that [Wrap] accepts makes rueidis do it either, so without Sentinels or

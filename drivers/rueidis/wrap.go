@@ -16,9 +16,9 @@ import (
 // seconds.
 const wrapLimit = 30 * time.Second
 
-// Wrap returns a Connector around a client that the application has made and
-// goes on to own: closing what the Connector connects leaves c open. The
-// package comment says which options c should have.
+// Wrap returns a Connector around a client that the application has made and continues to own:
+// closing what the Connector connects leaves c open. The package comment says which options c
+// should have.
 //
 // Connect does no I/O. It fails, with an error that matches [driver.ErrUnsupported],
 // if c is nil or has a ConnLifetime or Standalone.EnableRedirect.
