@@ -1,9 +1,8 @@
-// Package conformance tests a driver of
-// [github.com/golocker/golocker/locker]. It is written for the author of a
-// driver: one call of [Test] runs everything that package
-// [github.com/golocker/golocker/locker/driver] demands at a single server, and the name of each
-// subtest is the clause it tests. Sentinels and a Cluster are for tests of the driver's own. Whoever uses an existing driver needs nothing
-// from here.
+// Package conformance tests a driver of [github.com/golocker/golocker/locker]. It is written
+// for the author of a driver: one call of [Test] tests everything that package
+// [github.com/golocker/golocker/locker/driver] demands on a single server, and the name of each
+// subtest is the clause it tests. Sentinels and a Cluster are left to the driver's own tests. A
+// program that uses an existing driver needs nothing from here.
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Test(t, conformance.Harness{
@@ -36,9 +35,9 @@
 // after Close. A client that cannot take a dialer sets [Harness.TCPOnly]; it then
 // gets a TCP listener and real time.
 //
-// With the option [Server] the same cases run on a real server, through TCP and
-// in real time, and a few more with them: what miniredis cannot do. It cannot be a
-// node of a Cluster, whose MOVED replies would lead the client around the wire.
+// With the option [Server] the same cases run on a real server, through TCP and in real time,
+// and with them a few more, for what miniredis cannot do. The server cannot be a node of a
+// Cluster, whose MOVED replies would lead the client around the wire.
 //
 // # What it relies on
 //
@@ -73,10 +72,10 @@ type Harness struct {
 	// give. They must equal those found: a Conn that grows or loses one fails.
 	Capabilities Capabilities
 
-	// Known lists the cases that are expected to fail. Those of which one lock with two
-	// holders would follow cannot be among them: what is about a command that is written
-	// twice, or into another database, about what an error claims to know, and about the
-	// replies of others.
+	// Known lists the cases that are expected to fail. Cases whose failure would lead to one
+	// lock with two holders cannot be among them: those about a command that is written twice,
+	// or into another database, about what an error claims to know, and about replies that
+	// belong to others.
 	Known []Deviation
 
 	// TCPOnly is for a client that ignores Config.Dial, or waits for the network or a timer
@@ -91,8 +90,8 @@ type Capabilities struct {
 	Subscriber bool
 	Describer  bool
 
-	// Listener tells whether the Subscriptions of the Conns have it. Those of package
-	// pubsub do.
+	// Listener tells whether the Subscriptions of the Conns have that interface. Those of
+	// package pubsub do.
 	Listener bool
 }
 
@@ -114,22 +113,22 @@ type options struct {
 	quorum             int // of so many nodes, or 0
 }
 
-// Server runs the suite on the server at addr, "host:port", instead of miniredis.
-// The suite writes only keys with a random prefix of its own and deletes them,
-// and makes users with ACL SETUSER where it may, which it deletes too. A server that
-// does not answer within ten seconds, or wants other credentials, fails the run once.
+// Server runs the suite on the server at addr, "host:port", instead of miniredis. The suite
+// writes only keys with a random prefix of its own and deletes them, and makes users with ACL
+// SETUSER where it may, and deletes them, too. A server that does not answer within ten
+// seconds, or wants other credentials, fails the run once.
 func Server(addr string) Option { return func(o *options) { o.addr = addr } }
 
-// Auth is how to authenticate with the server of [Server]. Without it the suite
-// does not.
+// Auth is how to authenticate with the server of [Server]. Without it the suite does not
+// authenticate.
 func Auth(username, password string) Option {
 	return func(o *options) { o.username, o.password = username, password }
 }
 
-// As is how the driver under test authenticates, if that is not as the suite does: as a
-// user with no more permissions than documented, say. The suite itself needs more than
-// locks do. A user for it has the keys and channels that begin with "conformance:", also
-// behind up to three other bytes, and the commands of the contract's cases.
+// As is how the driver under test authenticates, if not as the suite does: as a user with no
+// more permissions than documented, say. The suite itself needs more permissions than locks do.
+// A user for As has the keys and channels that begin with "conformance:", also behind up to
+// three other bytes, and the commands of the contract's cases.
 func As(username, password string) Option {
 	return func(o *options) { o.as = &credentials{username, password} }
 }
@@ -137,8 +136,8 @@ func As(username, password string) Option {
 type credentials struct{ username, password string }
 
 // Only runs the cases with one of these names or below them: "Do/Ctx" selects
-// "Do/Ctx/EndedBefore", and "ReadWrite" the level of that name. A clause that selects none fails the
-// run. With [Test], go test's -run does the same.
+// "Do/Ctx/EndedBefore", and "ReadWrite" the level of that name. A clause that selects no case
+// fails the run. With [Test], go test's -run does the same.
 func Only(clauses ...string) Option { return func(o *options) { o.only = clauses } }
 
 // Test runs the suite on h, each case as a subtest of t.

@@ -12,11 +12,10 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// Quorum runs the cases that are about locks on a quorum of n embedded servers
-// instead of one: what holds for locks through this driver holds there, too. All ways
-// to the nodes are on one wire, so that a fault is one of a majority. Cases
-// that are about one server are skipped, and so is everything on a real server and
-// where [Harness.TCPOnly] is set.
+// Quorum runs the cases that are about locks, on a quorum of n embedded servers instead of one
+// server: what holds for locks through this driver holds there, too. All ways to the nodes are
+// on one wire, so that a fault is a fault of a majority. Cases that are about one server are
+// skipped, and so is everything on a real server and where [Harness.TCPOnly] is set.
 func Quorum(n int) Option { return func(o *options) { o.quorum = n } }
 
 // notOnQuorum says why a case, or all below that name, is not for a quorum.
