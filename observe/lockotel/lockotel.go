@@ -1,4 +1,4 @@
-// Package lockotel makes OpenTelemetry traces and metrics of what becomes of the locks of a
+// Package lockotel makes OpenTelemetry traces and metrics of what happens to the locks of a
 // locker.Client.
 //
 //	observer, err := lockotel.New()
@@ -10,12 +10,12 @@
 // # Spans
 //
 // A call that takes a lock has a span of kind client with the name "golocker lock", or
-// "golocker try", "attach", "upgrade", "downgrade". It lasts as long as the call waits, and
-// the spans of an instrumented Redis client are its children. A lease has a span
-// "golocker hold" of kind internal from its begin to its end, made at its end: a sibling
-// of the first, to which it has a link. A loss is an event "golocker.lost" in it, and
-// its status is an error. Where another observer of the client, given before this one, has a
-// span of its own in the context, both are children of that.
+// "golocker try", "attach", "upgrade", "downgrade". It lasts as long as the call waits, and the
+// spans of an instrumented Redis client are its children. A lease has a span "golocker hold" of
+// kind internal from its begin to its end, made at its end: a sibling of the first span, to
+// which it has a link. A loss is an event "golocker.lost" in the span of the lease, and the
+// status of that span is an error. Where another observer of the client, given before this one,
+// has a span of its own in the context, both are children of that.
 //
 // # Metrics
 //
@@ -35,15 +35,15 @@
 // # Attributes
 //
 // As for a database: db.system.name is "redis", and error.type the outcome of what failed. A
-// call that others have kept from the lock has not failed, be it a TryLock ("locked") or one whose
-// time was over while it waited ("timeout"), nor has one whose context was canceled. In an outage
-// both are "unavailable", which is a failure.
-// golocker.lock.mode is "exclusive", "writing" or "reading"; golocker.outcome is that of LockEnd.Outcome
-// or HoldEnd.Outcome of package locker, golocker.route its Route, golocker.op the call. Spans
-// have golocker.lock.ttl (s), golocker.lock.fenced and golocker.lock.token besides. Counters of
-// servers have golocker.node, which counts those of a quorum from 0, and
-// golocker.warning.kind. The name of a lock is golocker.lock.name, and off by default; see
-// [WithSpanNames] and [WithMetricNames].
+// call that others have kept from the lock has not failed, whether it is a TryLock ("locked")
+// or a call whose time ran out while it waited ("timeout"), nor has a call whose context was
+// canceled. In an outage both are "unavailable", which is a failure. golocker.lock.mode is
+// "exclusive", "writing" or "reading"; golocker.outcome is the value of LockEnd.Outcome or
+// HoldEnd.Outcome of package locker, golocker.route its Route, golocker.op the call. Spans also
+// have golocker.lock.ttl (s), golocker.lock.fenced and golocker.lock.token. Counters of servers
+// have golocker.node, which counts those of a quorum from 0, and golocker.warning.kind. The
+// name of a lock is golocker.lock.name, and off by default; see [WithSpanNames] and
+// [WithMetricNames].
 package lockotel
 
 import (

@@ -1,5 +1,4 @@
-// Package lockprom makes Prometheus metrics of what becomes of the locks of a
-// locker.Client.
+// Package lockprom makes Prometheus metrics of what happens to the locks of a locker.Client.
 //
 //	metrics := lockprom.New()
 //	prometheus.MustRegister(metrics)
@@ -12,7 +11,7 @@
 // route its Route.
 //
 //	golocker_wait_seconds{mode,outcome}          histogram  calls that take a lock, from begin to end
-//	golocker_acquisitions_total{mode,route}      counter    locks that were had, by how
+//	golocker_acquisitions_total{mode,route}      counter    locks that were acquired, by route
 //	golocker_waiting{mode}                       gauge      calls in progress
 //	golocker_hold_seconds{mode,outcome}          histogram  leases, from begin to end
 //	golocker_held{mode}                          gauge      leases at present
@@ -27,8 +26,8 @@
 //	golocker_subscription_gaps_total{node}       counter    times when some may have been missed
 //	golocker_warning{node,kind}                  gauge      1 if the server, when first met, was set up so that locks are in danger
 //
-// node counts the servers of a quorum from 0. With [Names] the first eleven have the label
-// lock besides.
+// node counts the servers of a quorum from 0. With [Names] the first eleven metrics also have
+// the label lock.
 package lockprom
 
 import (
@@ -43,11 +42,11 @@ import (
 	"github.com/golocker/golocker/locker"
 )
 
-// Metrics are those of one client, or of several in sum; but whether messages arrive
-// (golocker_subscription_up) is what the client has said that reported last. It is a
-// prometheus.Collector; where an application has several clients, give each Metrics of its
-// own, which prometheus.WrapRegistererWith tells apart by a label. Unregister those of a
-// client that was closed before the program ends: its last word stays.
+// Metrics are the metrics of one client, or of several in sum; but whether messages arrive
+// (golocker_subscription_up) is what the client that reported last has said. Metrics are a
+// prometheus.Collector. Where an application has several clients, give each Metrics of its own,
+// which prometheus.WrapRegistererWith tells apart by a label. Unregister the Metrics of a
+// client that was closed before the program ends: what they said last stays.
 type Metrics struct {
 	names *names   // nil without that label
 	begun sync.Map // the labels of locks whose counters exist
@@ -66,9 +65,9 @@ var (
 	ratios = []float64{0, .05, .1, .2, .3, .4, .5, .6, .7, .8, .9, 1}
 )
 
-// New returns metrics that count nothing yet; those of losses and renewals stand at 0, without
-// [Names] of every mode and with it from the first call for a name. It panics if an option is nil, or the function
-// of [Names]: both are mistakes in the program.
+// New returns metrics that have counted nothing yet. Those of losses and renewals stand at 0:
+// without [Names] for every mode, and with it from the first call for a name on. New panics if
+// an option is nil, or the function given to [Names]: both are mistakes in the program.
 func New(opts ...Option) *Metrics {
 	m := &Metrics{}
 	for _, o := range opts {
@@ -141,7 +140,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Observer returns what feeds the metrics, for locker.Observe.
+// Observer returns the observer that feeds the metrics, for locker.Observe.
 func (m *Metrics) Observer() locker.Observer {
 	return locker.Observer{
 		LockStart: m.lockStart, LockEnd: m.lockEnd, HoldEnd: m.holdEnd, Renewal: m.renewal,

@@ -12,12 +12,13 @@ type Option func(*Metrics)
 // [OtherNames].
 const MaxNames = 100
 
-// OtherNames is the value of the label lock for what came when there were [MaxNames] values.
+// OtherNames is the value of the label lock in the place of all further values, once there are
+// [MaxNames].
 const OtherNames = "_other"
 
-// Names adds the label lock, with the value that label returns for a lock's name: for
-// instance the part before a colon, where an id follows it. By default there is no such
-// label, since names are often as many as there are orders or customers, and say who these are.
+// Names adds the label lock, with the value that label returns for a lock's name: for instance
+// the part before a colon, where an id follows it. By default there is no such label, since
+// there are often as many names as orders or customers, and names say who these are.
 //
 // The label has no more than [MaxNames] values: the first ones that come, and
 // [OtherNames] for all others. label is called by many goroutines at once, and must not
