@@ -1,8 +1,8 @@
 // Package conformance tests a driver of [github.com/golocker/golocker/locker]. It is written
-// for the author of a driver: one call of [Test] tests everything that package
-// [github.com/golocker/golocker/locker/driver] demands on a single server, and the name of each
-// subtest is the clause it tests. Sentinels and a Cluster are left to the driver's own tests. A
-// program that uses an existing driver needs nothing from here.
+// for the author of a driver: one call of [Test] tests, on a single server, everything that
+// package [github.com/golocker/golocker/locker/driver] demands, and the name of each subtest is
+// the clause it tests. Sentinels and a Cluster are left to the driver's own tests. A program
+// that uses an existing driver needs nothing from here.
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Test(t, conformance.Harness{

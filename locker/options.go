@@ -133,7 +133,7 @@ func ReadTTL(d time.Duration) Option {
 // the same time, none of them holding it before, each may have a token of its own.
 //
 // All users of the lock must agree on Reentrant: to others the key holds another kind of lock,
-// see [ErrForeign]. Without it, to Lock a lock again on the same client under a context that
+// see [ErrForeign]. Without it, locking the lock again on the same client under a context that
 // carries its lease gives [ErrDeadlock].
 func Reentrant() Option {
 	return lockOption(func(c *lockConfig) { c.choose("Reentrant", modeReentrant) })
@@ -192,7 +192,7 @@ func AttemptTimeout(d time.Duration) Option {
 // half its TTL if that is less: it may be granted the lock without hearing of it. These looks
 // are not attempts of the policy.
 //
-// policy must not be nil, as the result of a [Constant] or [Exponential] that would not sleep
+// policy must not be nil, and the result of a [Constant] or [Exponential] that would not sleep
 // is.
 func Retry(policy RetryPolicy) Option {
 	return lockOption(func(c *lockConfig) {

@@ -27,9 +27,9 @@ const (
 //   - [ErrAbsent]: the lease had run out before; nobody holds the lock.
 //   - [ErrTaken]: the lease had run out before, and the lock is somebody else's now. Their
 //     lease is not touched.
-//   - [ErrUnknown]: the server did not confirm the release until ctx ended, for 5 seconds at
-//     most. The release goes on in the background, until Close; the lock is free when it gets
-//     through, or when the TTL has passed.
+//   - [ErrUnknown]: the server did not confirm the release before ctx ended, or within 5
+//     seconds. The release goes on in the background, until Close; the lock is free when it
+//     gets through, or when the TTL has passed.
 //   - [ErrPermission], or another [*driver.ServerError]: the server refused. The release is
 //     tried again in the background all the same.
 //   - [ErrReleased]: the lease was detached.

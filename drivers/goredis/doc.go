@@ -116,10 +116,10 @@
 // client they tell of a connection that broke: go-redis takes what the server says for the
 // reply to HELLO, and goes on.
 //
-// A node of a Cluster may be replaced by another one under its name, as managed services do,
-// and redirect commands to that very name as long as it goes on. The client that Open makes
-// then no longer uses its connections to it. With a wrapped client each idle connection may
-// cost a call or a batch, which is told as ErrUnavailable and made again.
+// A node of a Cluster may be replaced by another one under its name, as managed services do.
+// The former node then sends commands to that very name as long as it goes on. The client that
+// Open makes no longer uses its connections to the former node then. With a wrapped client each
+// idle connection may cost a call or a batch, which is told as ErrUnavailable and made again.
 //
 // Redis Cloud and Redis Software tell clients that speak RESP3 when a connection is about to be
 // closed. go-redis then makes another one in its place, and in 9.23.0 the race detector finds
