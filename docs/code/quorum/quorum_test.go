@@ -23,7 +23,7 @@ func TestConfiguredLocksAndTellsVotes(t *testing.T) {
 	client, err := Configured(connectors)
 	require.NoError(t, err)
 	defer client.Close()
-	lease, err := client.Mutex("orders:42").TryLock(t.Context())
+	lease, err := client.Mutex("orders:42").Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, lease.Unlock(t.Context()))
 
