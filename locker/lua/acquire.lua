@@ -1,7 +1,7 @@
 -- Takes the mutex if it is free and nobody has been waiting for longer, or takes a
 -- place in the queue. Asked again under the same id it answers "yours" and arms the
--- lease again. Who is unfair takes it whenever it is free, and waits behind all who are
--- fair.
+-- lease again. An unfair caller takes it whenever it is free, and waits behind all fair
+-- ones.
 --
 -- KEYS record, fence, queue, entries, over
 -- ARGV 1 id, 2 "m", or "M" if unfair, 3 "", 4 "<label>|<metadata>", 5 ttl ms, 6 retention ms of the

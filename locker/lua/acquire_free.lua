@@ -1,8 +1,8 @@
 -- The road that is taken nearly always, ahead of the script for all cases: the lock is
--- free, nobody waits for it, and the attempt is not over. What it does is what that
--- script does then; where anything else is the case it does nothing, and that script
--- goes on. It is faster because it defines no functions and asks for no more than it
--- has to. KEYS, ARGV and the reply are those of that script.
+-- free, nobody waits for it, and the attempt is not over. It then does what that script
+-- would do; in any other case it does nothing, and that script goes on. It is faster
+-- because it defines no functions and asks for no more than it has to. KEYS, ARGV and
+-- the reply are those of that script.
 do
   local node = ARGV[12]
   local there = node and redis.call('EXISTS', KEYS[1], KEYS[5]) or redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5])

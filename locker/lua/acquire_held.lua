@@ -1,5 +1,5 @@
--- The road of nearly everyone who comes to a lock that others want, too, ahead of the
--- script for all cases, as in acquire_free: somebody holds the lock, and this
+-- The road of nearly everyone who comes to a lock that others want, too. It comes ahead
+-- of the script for all cases, as in acquire_free: somebody holds the lock, and this
 -- reservation enters the queue for the first time. KEYS, ARGV and the reply are those of
 -- the script.
 if ARGV[7] ~= '' and ARGV[2] == 'm' and not ARGV[12] then

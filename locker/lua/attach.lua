@@ -1,7 +1,7 @@
--- Takes a detached lease up: the id changes from the old to the new one, so that
--- of two takers one wins, and every handle of the old id is void.
+-- Takes a detached lease up. The id changes from the old to the new one, so that one of
+-- two takers wins, and every handle of the old id is void.
 --
--- KEYS record, fence, over of the new id, of the old one, of that of an earlier taking up
+-- KEYS record, fence, over of the new id, of the old one, and of that of an earlier taking up
 -- ARGV 1 old id, 2 new id, 3 "<label>|<metadata>", 4 ttl ms, 5 fenced 0|1,
 --      6 retention ms of the fence, 7 an id of this client that an earlier taking up
 --      with unknown outcome may have left, or ""; 8 for how many ms to remember the old
@@ -48,7 +48,8 @@ if over then
 end
 local _, token, lease = parse(value)
 if token ~= '0' or ARGV[5] == '1' then
-  -- It may have the lock all the same: a SET does not ask. But not the last token.
+  -- A node in quarantine may have the lock all the same, since a SET does not ask. But
+  -- it may lack the last token.
   local new = ARGV[9] and quarantine(KEYS[#KEYS], tonumber(ARGV[11]), tonumber(ARGV[12]))
   if new then
     return new
@@ -59,8 +60,8 @@ if token ~= '0' or ARGV[5] == '1' then
     return short
   end
 end
--- Nobody believes in a detached lease, so that its TTL may be shortened to that of
--- the new holder. The record remembers the longer one, for unattach.
+-- Nobody relies on a detached lease, so its TTL may be shortened to that of the new
+-- holder. The record remembers the longer TTL, for unattach.
 local longest = digits(math.max(ttl, tonumber(lease)))
 local written = write(KEYS[1], ARGV[2], token, longest, ARGV[3], ttl)
 if failed(written) then

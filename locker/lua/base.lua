@@ -7,14 +7,14 @@ local function wrong_type(value)
   return failed(value) and string.find(value.err, 'WRONGTYPE', 1, true)
 end
 
--- Ends the script: a key of ours holds what no version has written, so that nothing
--- can be said about the lock. The client knows the text.
+-- Ends the script: a key of ours holds something that no version has written, so
+-- nothing can be said about the lock. The client knows the text.
 local function broken(what)
   error('GL1FOREIGN ' .. what, 0)
 end
 
--- Returns the last fencing token that was granted, or 0. Beyond 2^53 numbers are not
--- exact, and another one would not be larger.
+-- Returns the last fencing token that was granted, or 0. Numbers beyond 2^53 are not
+-- exact, and the next one would not be larger.
 local function last_token(key)
   local last = tonumber(redis.call('GET', key) or '0')
   if not last or not (last >= 0 and last < 9007199254740991) then
@@ -23,7 +23,7 @@ local function last_token(key)
   return last
 end
 
--- Tells that one of these texts is in the error that a command failed with.
+-- Reports whether one of these texts is in the error that a command failed with.
 local function met(value, texts)
   for _, text in ipairs(failed(value) and texts or {}) do
     if string.find(value.err, text, 1, true) then
@@ -33,21 +33,23 @@ local function met(value, texts)
   return false
 end
 
--- Tells that a server takes no writes of anybody: it is a replica, as a former master is,
--- has to care for its data, or is cut off from its Cluster and set to let read all the same,
--- for which there is no code. Who asks it must be told, and look for the master.
+-- Reports whether the server takes no writes from anybody: because it is a replica, as a
+-- former master is; because it has to protect its data; or because it is cut off from its
+-- Cluster and configured to allow reads all the same, for which there is no error code. The
+-- caller must be told, and look for the master.
 local function unwritable(value)
   return met(value, {'READONLY', 'MISCONF', 'NOREPLICAS', 'while the cluster is down'})
 end
 
--- Tells that a command failed because of that, or because the user must not run it, which is
--- for the caller to be told. A script goes on without some of its writes where memory is short.
+-- Reports whether a command failed because of that, or because the user must not run it. The
+-- caller must be told of both. Where only memory is short, a script goes on without some of its
+-- writes.
 local function denied(value)
   return unwritable(value) or met(value, {'NOPERM', 'ACL failure', 'user executing the script'})
 end
 
 -- Returns an error if the server takes no writes, for a script that has come to its end
--- without one. The write that it tries changes nothing.
+-- without a write of its own. The write that is tried here changes nothing.
 local function write_nothing(key)
   local written = redis.pcall('HDEL', key, '')
   return unwritable(written) and written or nil
@@ -55,8 +57,8 @@ end
 
 -- Renewing and extending only lengthen: a duplicate that arrives late must not
 -- shorten what a newer request has granted. One command is enough from Redis 7.0 on,
--- except for a key that has lost its TTL, which GT takes for the longest of all. Tells
--- that it had: it may have been longer than this one.
+-- except for a key that has lost its TTL, which GT takes for the longest of all.
+-- Returns true if the key had lost its TTL, which may have been longer than this one.
 local has_gt = (redis.REDIS_VERSION_NUM or 0) >= 0x070000
 local function arm(key, ttl)
   if has_gt and redis.call('PEXPIRE', key, ttl, 'GT') == 1 then
@@ -75,27 +77,29 @@ local function now_us()
 end
 
 -- Lua prints large numbers with 14 digits only; %.0f is exact up to 2^53, and %d is too
--- small on a server with 32 bits.
+-- small on a 32-bit server.
 local function digits(n)
   return string.format('%.0f', n)
 end
 
--- Writes the last token, to be kept for as long as this or an earlier grant asks for: that
--- lease may live on, as where its owner re-enters with a shorter one. (Where the lock was free
--- or is handed over no lease lives on, so that short roads need not ask.)
+-- Writes the last token, to be kept for as long as this grant or an earlier one asks for: the
+-- earlier lease may live on, as where its owner re-enters with a shorter one. (Where the lock
+-- was free or is handed over, no lease lives on, so the short roads need not ask.)
 local function set_token(key, token, retention)
   return redis.pcall('SET', key, token, 'PX', digits(math.max(tonumber(retention), redis.call('PTTL', key))))
 end
 
--- Draws a fencing token; without retention the lock has none, which is '0'. It is
--- drawn before the record is written: should that fail, a token is skipped and
--- nothing else happened. Returns nil and the error where memory is short.
+-- Draws a fencing token. Without retention the lock has none, which is '0'. The token
+-- is drawn before the record is written: should that write fail, a token is skipped and
+-- nothing else has happened. Returns nil and the error where memory is short.
 --
--- The nodes of a quorum are offered the same number, so that they agree. It is not
--- taken where it lies further from the node's own clock than slack. (A node passes nothing along.)
+-- The nodes of a quorum are offered the same number, so that they agree. A node does not take it
+-- as it is where it lies further from the node's own clock than slack. (No lease is passed along
+-- at a node.)
 --
--- Where no last token is known it may have been lost a moment ago, and a lock that goroutines pass
--- along has tokens that run 2 ms ahead of the clock, see turn.lua. So the first one runs ahead of these.
+-- Where no last token is known, it may have been lost a moment ago. A lock that goroutines pass
+-- along has tokens that run 2 ms ahead of the clock (see turn.lua), so the first token runs ahead
+-- of these.
 local function next_token(key, retention, offer, slack)
   if retention == '0' then
     return '0'
@@ -122,8 +126,8 @@ local function raise_token(key, retention, token)
 end
 
 -- Raises the last token to one that a client wants to be granted by a quorum, or says
--- that a larger one is known. The largest of all is agreed to where it was drawn, too, though none
--- can follow it.
+-- that a larger one is known. The largest token of all is agreed to as well, where it was drawn,
+-- though none can follow it.
 local function agree(key, retention, token)
   if redis.call('GET', key) == token then
     return {1}
@@ -136,8 +140,8 @@ local function agree(key, retention, token)
   return failed(err) and err or {1}
 end
 
--- Returns since when (ms) a node of a quorum has been there, at least, as its marker says. It is nil if there
--- is none: what no version has written is none either, of whatever type.
+-- Returns since when (ms), at least, a node of a quorum has been there, as its marker says. Returns
+-- nil if there is no marker; a value that no version has written, of whatever type, is none either.
 local function born_at(marker)
   local text = redis.pcall('GET', marker)
   if wrong_type(text) then
@@ -149,11 +153,11 @@ local function born_at(marker)
 end
 
 -- A node of a quorum that has lost its data, or is new, may have forgotten a lease. It
--- is known by a marker of ours that it lacks, and takes no part until the longest
--- lease (ms) has run out. Returns for how many ms that is, and the marker.
+-- is recognised by the lack of our marker, and takes no part until the longest lease
+-- (ms) has run out. Returns for how many more ms that is, and the marker.
 --
--- The marker says since when the node has been there, at least, and is written again
--- long before its life ends. It must live for 4 times the longest lease or longer.
+-- The marker says since when, at least, the node has been there. It is written again
+-- long before its life ends, and must live for 4 times the longest lease or longer.
 local function quarantine(marker, longest, life)
   local now = now_us() / 1000
   local born = born_at(marker)
@@ -173,11 +177,11 @@ local function quarantine(marker, longest, life)
   end
 end
 
--- Remembers the id of an attempt that is over, so that a request of it that is
--- still on its way takes nothing. It must not stand in the way of a release:
--- where memory is short, the late request leaves a lease that lapses by itself. The mark '2'
--- is that of an id whose lease goes on under another one, as long as nobody says that it is over.
--- Returns an error if the server takes no writes: then nothing is done, and it has to be asked again.
+-- Remembers the id of an attempt that is over, so that a request of the attempt that is still on
+-- its way takes nothing. This must not stand in the way of a release: where memory is short, the
+-- late request leaves a lease that lapses by itself. The mark '2' is for an id whose lease goes on
+-- under another id, as long as nobody says that it is over. Returns an error if the server takes no
+-- writes: then nothing has been done, and the server has to be asked again.
 local function remember(over, life, mark)
   if life == '0' then
     return
@@ -205,10 +209,10 @@ local function kind_at(key)
   return kind
 end
 
--- The reply where that is so, or an error if the server takes no writes, for which a key beside
--- it is asked: it is not ours to write to. It returns nothing if that was a lock with owners whose
--- holds have all run out: its key lives on until the longest that it ever had would have ended,
--- and is deleted here.
+-- Returns the reply for a key where another kind of lock was expected, or an error if the server
+-- takes no writes. Whether it does is tried with a key beside this one, which is not ours to write
+-- to. Returns nothing if the key was that of a lock with owners whose holds have all run out: such
+-- a key lives on until the longest hold that it ever had would have ended, and is deleted here.
 local function foreign(key, beside)
   local kind = kind_at(key)
   local reply = {-2, kind, redis.call('PTTL', key)}

@@ -1,5 +1,5 @@
 -- Makes a new node of a quorum take part at once, if it is still as new as when it said
--- so: this may arrive after the node has lost its data once more.
+-- so: this request may arrive after the node has lost its data once more.
 --
 -- KEYS marker
 -- ARGV 1 life ms, 2… the markers of all nodes, one of which is this one's

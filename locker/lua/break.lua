@@ -1,5 +1,6 @@
 -- Ends leases on a lock, whoever holds them: all, or those that somebody has seen. Deletes
--- only what is provably a lock of ours. Who waits first is told to ask; it may be of any kind.
+-- only what is provably a lock of ours. The first waiter, which may be of any kind, is told to
+-- ask.
 --
 -- KEYS record, queue, entries
 -- ARGV 1 the fingerprints of the leases to end, with blanks between them, or "*" for all
@@ -16,8 +17,9 @@ local function meant(id)
   return ARGV[1] == '*' or wanted[string.sub(redis.sha1hex(id), 1, 16)]
 end
 
--- Returns the holds to end, as HGETALL would give them, and whether one stays, and excludes.
--- A hold that has run out is none: it need not be ended, and keeps nobody out.
+-- Returns the holds to end, as HGETALL would give them, whether any hold stays, and whether
+-- one that stays excludes others. A hold that has run out does not count: it need not be
+-- ended, and keeps nobody out.
 local function divide(fields, now)
   local ended, stays, excludes = {}, false, false
   for i = 1, #fields, 2 do
@@ -63,7 +65,7 @@ local function break_it()
       end
     end
   end
-  -- These fail if they are not ours; after the first write it would be too late.
+  -- These fail if the keys are not ours; after the first write it would be too late.
   redis.call('ZCARD', KEYS[2])
   redis.call('HLEN', KEYS[3])
   if stays then
@@ -76,7 +78,8 @@ local function break_it()
   else
     redis.call('DEL', KEYS[1])
   end
-  -- What may not be run there leaves the waiters to their poll, and no lock unbroken.
+  -- A command that may not be run in there leaves the waiters to their poll, but no
+  -- lock unbroken.
   pcall(serve, KEYS[2], KEYS[3], false, '', function() return nil end)
   return {1, ended, left, now}
 end

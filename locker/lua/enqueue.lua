@@ -1,6 +1,6 @@
 -- Keeps a key of the queue for as long as a reservation lasts, and longer, so that those
--- who come after it need not. Where that is not permitted, the key must not stay without
--- a TTL; then it returns the error, after which the reservation has to be forgotten.
+-- who come later need not do so. Where that is not permitted, the key must not stay
+-- without a TTL. The error is returned then, and the reservation has to be forgotten.
 local function outlast(key, life)
   local left = redis.pcall('PTTL', key)
   if failed(left) then
@@ -16,8 +16,8 @@ local function outlast(key, life)
   end
 end
 
--- Clears the dead away at the head of the queue and around a reservation, and goes on while
--- it meets any, so that none stay for good while the lock is held.
+-- Clears dead waiters away at the head of the queue and around a reservation, and goes on
+-- while it meets any, so that none stay for good while the lock is held.
 local function clear_away(queue, entries, reservation, now)
   local met, rounds = true, 0
   while met and rounds < 32 do
@@ -34,27 +34,29 @@ local function clear_away(queue, entries, reservation, now)
   end
 end
 
--- Tells that as many stand in the queue of one lock as may, each with less than 6 KiB.
--- Whoever comes then polls until there is room.
+-- Reports whether as many stand in the queue of one lock as may, each with less than 6
+-- KiB. Whoever comes then polls until there is room.
 local function full(queue)
   return redis.call('ZRANGE', queue, 9999, 9999)[1]
 end
 
--- Returns the entry of a reservation that has a place in the queue, and need not enter it.
+-- Returns the entry of a reservation that has a place in the queue, and so need not enter
+-- it.
 local function place_of(queue, entries, reservation, now)
   local e = redis.call('ZSCORE', queue, reservation) and entry_of(entries, reservation)
   return e and e.seq and not dead(e, now) and e
 end
 
 -- Takes a place in the queue, or keeps it for longer. want has the entry's fields;
--- first puts it before all others, last after them. Returns its seq. It is '' where memory
--- is short, or the queue is full: then the waiter polls. What else is wrong is a second
--- value, to be replied. A place is kept also where memory is short: a server lets a script
--- that has written go on writing, and the first write needs no memory.
+-- first puts it before all others, last after them. Returns the seq of the place. It is ''
+-- where memory is short, or the queue is full: then the waiter polls. Any other fault is
+-- returned as a second value, to be replied. A place is kept even where memory is short: a
+-- server lets a script that has written go on writing, and the first write needs no
+-- memory.
 local function enqueue(queue, entries, reservation, life, want, first, last)
   local now = now_us()
   local e = place_of(queue, entries, reservation, now / 1000)
-  -- Many may poll, each of whom would spend a quarter of its time on that.
+  -- Many may poll, and each would spend a quarter of its time on clearing away.
   local clears = not e or now % 8 == 4
   if not e then
     if not first and full(queue) then
@@ -66,7 +68,7 @@ local function enqueue(queue, entries, reservation, life, want, first, last)
       local head = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
       seq = math.min(-now, (tonumber(head[2]) or 0) - 1)
     else
-      -- Who is not last itself comes before those who are.
+      -- A waiter that is not to be last comes before those that are.
       local below = last and '+inf' or '(' .. digits(after_all)
       local before = redis.call('ZREVRANGEBYSCORE', queue, below, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
       seq = math.max(last and now + after_all or now, (tonumber(before[2]) or 0) + 1)

@@ -1,11 +1,11 @@
 -- For the short roads of the scripts that take locks: gives a newcomer the last place in
--- the queue. Returns its seq, or '' where memory is short. It returns nothing, and leaves
--- at most a place without an entry, if this is not so simple, or the queue is full; and for
--- one newcomer in sixty-four, who clears away waiters that are dead on the long road.
+-- the queue. Returns the seq of the place. It returns nothing, and leaves at most a place
+-- without an entry, if this is not so simple, or the queue is full; and for one newcomer in
+-- sixty-four, which clears dead waiters away on the long road.
 --
--- To ask for the last one's score would cost more than to find out that nobody is behind
--- this one: numbers that may have a fraction, as which scores are replied, are slow to
--- print and to read. So is %.0f, while %d alone is too small on a server with 32 bits.
+-- Asking for the score of the last entry would cost more than finding out that nobody is
+-- behind this one: scores are replied as numbers that may have a fraction, which are
+-- slow to print and to read. So is %.0f, while %d alone is too small on a 32-bit server.
 local function enter(now)
   if now % 64 == 32 then
     return

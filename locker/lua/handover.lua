@@ -1,4 +1,4 @@
--- Gives a free mutex to who waits first, and returns the id of the new holder. If
+-- Gives a free mutex to the first waiter, and returns the id of the new holder. If
 -- there is none, the record is gone.
 local function hand_over(record, fence, queue, entries, trusted, me)
   local holder
@@ -9,7 +9,7 @@ local function hand_over(record, fence, queue, entries, trusted, me)
     return e.mode == 'm' or nil
   end
   local function take(e, lease)
-    -- Where the last token is none the waiter is told, who asks then.
+    -- Where the last token is not a valid one, the waiter is told, and asks then.
     local drawn, token = pcall(next_token, fence, e.retention)
     if not drawn or not token or failed(write(record, e.id, token, e.ttl, e.tail, lease)) then
       return nil

@@ -1,5 +1,5 @@
 -- For the short roads of the scripts that release. Returns all that is needed to grant the
--- lock to the reservation that is first, if its waiter is alive and listens.
+-- lock to the first reservation, if its waiter is alive and listens.
 local function heir(first)
   local entry = redis.pcall('HGET', KEYS[4], first)
   local passed, expires, seq, mode, id, ttl, retention, owner, channel, tail = string.match(type(entry) == 'string' and entry or '',
@@ -17,7 +17,8 @@ local function heir(first)
     lease = tonumber(ttl) <= left and ttl or string.format('%.0f', math.floor(left)), now = now}
 end
 
--- Draws its fencing token; false where memory is short, or the last one is none.
+-- Draws the heir's fencing token. Returns false where memory is short, or the last
+-- token is not a valid one.
 local function draw(e)
   if e.retention == '0' then
     return '0'

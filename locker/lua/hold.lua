@@ -1,22 +1,22 @@
--- Takes a hold on a lock with owners: where no other owner excludes it and nobody has
--- been waiting for longer, or its owner has a hold already (to wait for those who
--- wait for that one would be a deadlock). Else it takes a place in the queue.
+-- Takes a hold on a lock with owners where no other owner excludes it, and either
+-- nobody has been waiting for longer or its owner has a hold already (to wait for those
+-- who wait for that hold would be a deadlock). Otherwise it takes a place in the queue.
 -- Asked again under the same id it answers "yours" and lengthens the hold.
 --
 -- A reader that wants to write waits before everybody else, for the other readers
--- to leave. A second one cannot: each would wait for the other.
+-- to leave. A second such reader cannot: each would wait for the other.
 --
 -- KEYS record, fence, queue, entries, over
 -- ARGV 1 id, 2 mode x|w|r, 3 owner, 4 "<label>|<metadata>", 5 ttl ms, 6 retention ms of
 --      the fence, 0 without; 7 reservation or "", 8 channel or "" if the waiter polls,
 --      9 reservation ms, 10 whether the count of PUBLISH can be trusted 0|1, 11 id of the
---      hold of the owner, which this may be a re-entry to, or "" if none is known, or "-" if the
+--      owner's hold, to which this may be a re-entry, or "" if none is known, or "-" if the
 --      owner was made for this attempt and has none, or "=" if it had none a while ago, so that
---      who has a place in the queue need not look for one; on a node of a quorum as acquire. A
---      waiting writer is told there, and keeps new readers out.
+--      a waiter with a place in the queue need not look for one; on a node of a quorum as
+--      acquire. There a waiting writer is told, and keeps new readers out.
 -- reply {1, token} held · {0, ms left, hold, seq or "", its id} another owner's hold is in the
---      way, or others wait before, and then there may be no hold · {-1} this id was given up · {-2, what, pttl} another kind
---      of value · {-4, ms left, hold} another reader waits to become the writer
+--      way, or others wait ahead, and then there may be no hold · {-1} this id was given up ·
+--      {-2, what, pttl} another kind of value · {-4, ms left, hold} another reader waits to become the writer
 local id, mode, owner, ttl, reservation = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), ARGV[7]
 local trusted, ordered, alone = ARGV[10] == '1', not ARGV[12], ARGV[11] == '-'
 
@@ -51,9 +51,9 @@ elseif redis.call('EXISTS', KEYS[5]) == 1 then
   return {-1}
 end
 
--- Returns a hold of this owner, unless it is known to have none. There may be thousands of
--- others, so that only what names the owner is taken apart. Who enters the queue must know,
--- since that tells where.
+-- Returns a hold of this owner, unless the owner is known to have none. There may be
+-- thousands of other holds, so only those that name the owner are parsed. A caller that
+-- enters the queue must know, since that decides where it enters.
 local function find_own()
   local h = #ARGV[11] == 32 and alive(KEYS[1], ARGV[11], now)
   if h and h.owner == owner then
@@ -75,8 +75,8 @@ local function find_own()
 end
 
 local function take()
-  -- On a quorum the nodes may have drawn smaller tokens for that hold than the one that
-  -- they agreed on then.
+  -- On a quorum the nodes may have drawn smaller tokens for that hold than the one on
+  -- which they then agreed.
   local within = ordered and #ARGV[11] == 32 and alive(KEYS[1], ARGV[11], now)
   local token, short = token_for(KEYS[2], mode, owner, ARGV[6], within, ARGV[12], tonumber(ARGV[13] or 0))
   if not token then
@@ -95,7 +95,8 @@ end
 local blocked, own = look(KEYS[1], now, mode, owner)
 local intent = not blocked and not ordered and mode == 'r' and intended(KEYS[3], KEYS[4], owner)
 local queued = intent or ordered and redis.call('EXISTS', KEYS[3]) == 1
--- As many may ask as there are holds. They walk through them only where it matters.
+-- As many callers may ask as there are holds. They walk through the holds only where it
+-- matters.
 if alone then
   own = nil
 elseif blocked and mode == 'w' or not blocked and mode == 'r' and queued then
@@ -110,8 +111,8 @@ local function answer(status, seq, before)
   return {status, math.max(math.ceil(h.expires - now), 0), h.text, seq, h.id}
 end
 
--- Tells whether another owner that reads waits to write, and came before. Of those
--- who wait already only the later one may be told of the deadlock.
+-- Reports whether another owner that reads waits to write, and came before. Of those
+-- that wait already, only the later one may be told of the deadlock.
 local function reader_waits_to_write()
   local reads = {}
   each(KEYS[1], now, function(h)
@@ -147,13 +148,13 @@ end
 -- A hold may have run out unnoticed.
 if ordered and (queued or not blocked) then
   local first = pass_on(KEYS[1], KEYS[2], KEYS[3], KEYS[4], trusted, id)
-  -- That may have made it a lock of another kind.
+  -- That may have made the key a lock of another kind.
   reply = mine() or refusal(KEYS[1], mode, KEYS[4])
   if reply then
     return reply
   end
   blocked = look(KEYS[1], now, mode, owner)
-  -- That this one itself is first means that memory was short; taking tells.
+  -- If this waiter is itself the first, memory was short; taking the lock tells.
   if not blocked and (not first or first.id == id) then
     return take()
   end

@@ -1,7 +1,7 @@
--- Takes a detached hold up: its id changes from the old to the new one, so that of
--- two takers one wins, and every handle of the old id is void. Mode and owner stay.
+-- Takes a detached hold up. Its id changes from the old to the new one, so that one of
+-- two takers wins, and every handle of the old id is void. Mode and owner stay.
 --
--- KEYS record, fence, over of the new id, of the old one, of that of an earlier taking up
+-- KEYS record, fence, over of the new id, of the old one, and of that of an earlier taking up
 -- ARGV 1 old id, 2 new id, 3 mode, 4 "<label>|<metadata>", 5 ttl ms, 6 fenced 0|1,
 --      7 retention ms of the fence, 8 an id of this client that an earlier taking up
 --      with unknown outcome may have left, or ""; 9 for how many ms to remember the
@@ -54,8 +54,8 @@ if not token then
   return short
 end
 redis.call('HDEL', KEYS[1], '') -- Who must not delete is to get no second hold.
--- Nobody believes in a detached hold, so that it may be shortened to the TTL of the
--- new holder. The longer one is kept for unattach.
+-- Nobody relies on a detached hold, so it may be shortened to the TTL of the new
+-- holder. The longer TTL is kept for unattach.
 local err = put(KEYS[1], ARGV[2], h.mode, now + ttl, math.max(ttl, tonumber(h.ttl)), token, h.owner, ARGV[4], now)
 if err then
   return err

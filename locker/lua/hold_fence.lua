@@ -2,7 +2,7 @@
 --
 -- KEYS record, fence
 -- ARGV 1 id, 2 token, 3 retention ms
--- reply {1} agreed · {0} the hold is no more · {2, token} a larger one
+-- reply {1} agreed · {0} the hold no longer exists · {2, token} a larger one
 local kind = kind_of(KEYS[1])
 if failed(kind) then
   return kind

@@ -1,5 +1,5 @@
 -- As acquire_held, for locks with owners: a single hold, of another owner, excludes this
--- one and who waits first. KEYS, ARGV and the reply are those of the script.
+-- one and whoever waits first. KEYS, ARGV and the reply are those of the script.
 if ARGV[7] ~= '' and not ARGV[12] and redis.pcall('HLEN', KEYS[1]) == 3 and redis.call('EXISTS', KEYS[5]) == 0 then
   local record, t = redis.call('HGETALL', KEYS[1]), redis.call('TIME')
   local now = t[1] * 1000000 + t[2]

@@ -1,7 +1,8 @@
--- As release_held, for locks with owners: the hold is the only one, and nobody waits, or
--- the first who does excludes others, and the second is such another. Those who can hold
--- the lock together are let in together, which is for the script for all cases. As in
--- release_free, nobody waits where others have written to the queue's key.
+-- As release_held, for locks with owners: the hold is the only one, and either nobody
+-- waits, or the first waiter excludes others and the second is one of those. Waiters
+-- that can hold the lock together are let in together, which is left to the script for
+-- all cases. As in release_free, nobody counts as waiting where others have written to
+-- the queue's key.
 do
   local kind = redis.pcall('HGET', KEYS[1], 'gl1')
   local hold = type(kind) == 'string' and redis.call('HGET', KEYS[1], ARGV[1])
@@ -21,7 +22,7 @@ do
       end
       local token = e and kind == (e.mode == 'x' and 'x' or e.mode == 'w' and 'rw') and kept_out(1, e.owner, e.now) and draw(e)
       if token then
-        -- Deleting first, it may write where memory is short.
+        -- A script that deletes first may write where memory is short.
         redis.call('DEL', KEYS[1])
         local expires = string.format('%.0f', e.now / 1000 + e.lease)
         local set = redis.pcall('HSET', KEYS[1], 'gl1', kind, e.id,
@@ -29,7 +30,7 @@ do
         if type(set) == 'number' and redis.pcall('PEXPIRE', KEYS[1], e.lease) == 1 then
           return granted(first, e, token)
         end
-        -- Nobody has it then, and no record stays that does not end.
+        -- Then nobody has the lock, and no record stays that would never end.
         redis.pcall('PUBLISH', e.channel, 'gl1|w|' .. first)
         return freed()
       end

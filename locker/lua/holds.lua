@@ -15,8 +15,8 @@ local function hold_of(text)
   return h.expires and h or broken('hold')
 end
 
--- Returns the kind of lock at key, false if nothing is there, and another kind of
--- value as its own. An error tells that nothing is known.
+-- Returns the kind of lock at key, false if nothing is there, and for any other value
+-- what kind_at calls it. An error means that nothing is known.
 local function kind_of(key)
   local kind = redis.pcall('HGET', key, 'gl1')
   if wrong_type(kind) or not kind and redis.call('EXISTS', key) == 1 then
@@ -26,7 +26,7 @@ local function kind_of(key)
 end
 
 -- Returns what keeps the key from being a lock of this mode: an error, or a reply. A lock of
--- another kind that nobody holds any more does not.
+-- another kind that nobody holds any more does not keep it from that.
 local function refusal(key, mode, beside)
   local kind = kind_of(key)
   if failed(kind) then
@@ -43,8 +43,8 @@ local function alive(key, id, now)
   return h and h.expires > now and h
 end
 
--- Shows the holds that are alive to see(h, id), until that returns true, and forgets the
--- others. Returns whether it did.
+-- Shows each hold that is alive to see(h, id), until that returns true, and forgets
+-- those that have run out. Returns whether see did.
 local function each(key, now, see)
   local cursor = '0'
   repeat
@@ -95,8 +95,8 @@ local function find(key, now)
   return found
 end
 
--- Keeps the record for so many ms. Where somebody took its TTL away, others may count on
--- more: then it is kept until the last of its holds runs out.
+-- Keeps the record for ttl ms. Where somebody took its TTL away, others may count on
+-- more: then the record is kept until the last of its holds runs out.
 local function keep(key, ttl, now)
   if arm(key, ttl) then
     local last = now
@@ -108,8 +108,9 @@ local function keep(key, ttl, now)
 end
 
 -- Writes a hold. Other fields come with it in the same command, so that it is
--- written as a whole or, where memory is short, not at all; then the error is returned. So
--- it is where its TTL cannot be set: nobody believes in that hold. One that is there stays.
+-- written as a whole or, where memory is short, not at all; then the error is returned. The
+-- error is also returned where the TTL cannot be set: nobody relies on that hold. A hold
+-- that was there before stays.
 local function put(key, id, mode, expires, ttl, token, owner, tail, now, there)
   local fields = {'gl1', kinds[mode], id, table.concat({mode, digits(expires), ttl, token, owner, tail}, '|')}
   if mode ~= 'r' then
@@ -122,8 +123,8 @@ local function put(key, id, mode, expires, ttl, token, owner, tail, now, there)
   local new = set == #fields / 2
   local armed, err = pcall(new and arm or keep, key, math.ceil(expires - now), now)
   if not armed then
-    -- The user must not do so. A new record must not stay without a TTL. (In another one "w"
-    -- stays, by which readers look for a writer, for it may be another's.)
+    -- The user must not set it. A new record must not stay without a TTL. (In an older
+    -- record "w" stays, by which readers look for a writer, for it may be another hold's.)
     if new then
       redis.call('DEL', key)
     elseif not there then
@@ -133,8 +134,8 @@ local function put(key, id, mode, expires, ttl, token, owner, tail, now, there)
   end
 end
 
--- Readers that crashed are met by the next writer. Where none comes, readers have
--- to look for them, when their number has doubled.
+-- The next writer comes upon readers that crashed. Where no writer comes, readers have
+-- to look for them, when the number of readers has doubled.
 local function tidy(key, now)
   local fields = redis.call('HLEN', key)
   if fields > (tonumber(redis.call('HGET', key, 'n')) or 128) then
@@ -143,8 +144,8 @@ local function tidy(key, now)
   end
 end
 
--- Lengthens a hold, also where memory is short: a server lets a script that has
--- written go on writing, and the first write here needs no memory.
+-- Lengthens a hold, even where memory is short: a server lets a script that has written
+-- go on writing, and the first write here needs no memory.
 local function prolong(key, id, h, expires, ttl, now)
   if expires > h.expires then
     redis.call('HDEL', key, '')
@@ -153,8 +154,8 @@ local function prolong(key, id, h, expires, ttl, now)
   keep(key, math.ceil(h.expires - now), now)
 end
 
--- Ends a hold. The record goes with the last one that is alive. Returns one that
--- is left.
+-- Ends a hold. The record goes with the last hold that is alive. Returns a hold that is
+-- left.
 local function drop(key, id, now)
   redis.call('HDEL', key, id)
   local written = (tonumber(redis.call('HGET', key, 'w') or 0) or now) > now
@@ -172,8 +173,8 @@ local function drop(key, id, now)
   return left
 end
 
--- The token of a new hold: readers get that of the last writer, a re-entry that of
--- the lease that it is made within.
+-- Returns the token of a new hold: readers get that of the last writer, and a re-entry
+-- gets that of the lease within which it is made.
 local function token_for(fence, mode, owner, retention, within, offer, slack)
   if retention == '0' then
     return '0'
@@ -189,14 +190,14 @@ local function token_for(fence, mode, owner, retention, within, offer, slack)
   return next_token(fence, retention, offer, slack)
 end
 
--- Grants the lock to those whose turn it is: a writer that is alone, or the readers
--- that wait before the next writer. Returns who is first after them.
+-- Grants the lock to those whose turn it is: a writer alone, or the readers that wait
+-- before the next writer. Returns the entry that is first after them.
 local function pass_on(record, fence, queue, entries, trusted, me)
   local now = now_us() / 1000
   return serve(queue, entries, trusted, me, function(e)
     local mode = string.lower(e.mode)
     if not kinds[mode] then
-      -- Of another kind: it has its turn when the key is free.
+      -- A waiter for another kind of lock has its turn when the key is free.
       if redis.call('EXISTS', record) == 1 and foreign(record, entries) then
         return false
       end
@@ -207,12 +208,12 @@ local function pass_on(record, fence, queue, entries, trusted, me)
     end
     return e.mode == mode or nil
   end, function(e, lease)
-    -- It may have got its hold by a request that did not name its place.
+    -- The waiter may have got its hold by a request that did not name its place.
     local had = alive(record, e.id, now)
     if had then
       return had.token
     end
-    -- Where the last token is none the waiter is told, who asks then.
+    -- Where the last token is not a valid one, the waiter is told, and asks then.
     local drawn, token = pcall(token_for, fence, e.mode, e.owner, e.retention)
     if not drawn or not token or put(record, e.id, e.mode, now + lease, e.ttl, token, e.owner, e.tail, now) then
       return nil

@@ -1,6 +1,6 @@
--- For the short roads of locks with owners. Tells that the place in
--- the queue with this rank is free, or that of a waiter who is alive and whom a hold of
--- that owner keeps out.
+-- For the short roads of locks with owners. Reports whether the place in the queue with
+-- this rank is free, or belongs to a waiter that is alive and that a hold of that owner
+-- keeps out.
 local function kept_out(rank, owner, now)
   local reservation = redis.call('ZRANGE', KEYS[3], rank, rank)[1]
   if not reservation then

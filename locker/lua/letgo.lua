@@ -1,5 +1,5 @@
 -- Ends a hold or an attempt at one, and grants the lock to those who can have it
--- now. Where it is quiet and ends nothing it tells nobody.
+-- now. If it is quiet and ends nothing, it tells nobody.
 local function let_go(id, trusted, life, reservation, quiet)
   local kind = kind_of(KEYS[1])
   if failed(kind) then

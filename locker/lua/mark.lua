@@ -1,6 +1,6 @@
 -- mark
 -- Has a node of a quorum that nobody asks for a lock begin its quarantine, if it has lost its
--- data, and tell whether it would write one.
+-- data, and tell whether it would write a lock.
 --
 -- KEYS marker
 -- ARGV 1 the longest lease (ms), 2 life of the marker (ms)

@@ -7,8 +7,8 @@ local function parse(value)
 end
 
 -- Returns the string at key, or false, or 0 for a value of another type (which is
--- no mutex), or an error. An error tells that nothing is known; it must be
--- returned to the caller.
+-- no mutex), or an error. An error means that nothing is known; it must be returned to
+-- the caller.
 local function read(key)
   local value = redis.pcall('GET', key)
   if wrong_type(value) then

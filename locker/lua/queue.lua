@@ -7,11 +7,12 @@ local after_all = 4503599627370496
 -- An entry is "gl1|<listens>|<passed>|<until, server's ms>|<seq>|<mode>|<id>|<ttl>|
 -- <retention>|<owner>|<channel>|<label>|<metadata>". seq is the score. It is new each
 -- time that a reservation enters the queue, so that a waiter can tell a grant that
--- it missed from one that is in force. At a node of a quorum, and of who is unfair, the
--- mode is a capital letter: they are not granted the lock, but told to ask for it.
+-- it missed from one that is in force. At a node of a quorum, and for an unfair waiter,
+-- the mode is a capital letter: such waiters are not granted the lock, but told to ask
+-- for it.
 
--- Tells that others have written to one of these keys. Then nobody waits there, and no lock is
--- kept for that.
+-- Reports whether others have written to one of these keys. Then nobody counts as waiting
+-- there, and no lock is kept for that.
 local function no_queue(queue, entries)
   return wrong_type(redis.pcall('ZCARD', queue)) or wrong_type(redis.pcall('HLEN', entries))
 end
@@ -21,8 +22,9 @@ local function forget(queue, entries, reservation)
   redis.call('HDEL', entries, reservation)
 end
 
--- Returns nothing for an entry that is gone, and one without expires for what
--- another version wrote. Where a part is given, entries without it count as gone.
+-- Returns nothing for an entry that is gone, and one without expires for an entry that
+-- another version wrote. If a part is given, entries that do not contain it count as
+-- gone.
 local function entry_of(entries, reservation, part)
   local text = redis.call('HGET', entries, reservation)
   if not text or part and not string.find(text, part, 1, true) then
@@ -51,10 +53,11 @@ local function intended(queue, entries, owner)
   end
 end
 
--- Tells whether a waiter's client hears nothing just now. It may be reconnecting, so
--- that its waiter is passed over once. Whoever counts as deaf must not be sent a
--- grant: where messages come by way of a replica it would hear it. A Cluster counts
--- one node, and where the count cannot be had nothing is known.
+-- Reports whether a waiter's client hears nothing just now. The client may be
+-- reconnecting, so its waiter is passed over once. A waiter that counts as deaf must
+-- not be sent a grant: where messages come by way of a replica, it would hear the
+-- grant. A Cluster counts the subscribers of one node only, and where the count cannot
+-- be had, nothing is known.
 local function deaf(e, trusted, me)
   if not trusted or e.listens == '0' or e.passed == '1' or e.id == me then
     return false
@@ -63,20 +66,22 @@ local function deaf(e, trusted, me)
   return not failed(count) and count[2] == 0
 end
 
--- How many are granted the lock by one script, in which the server does nothing else. The
--- next one is told to ask, and its request goes on.
+-- How many waiters are granted the lock by one script, during which the server does
+-- nothing else. The next waiter is told to ask, and its request goes on from there.
 local portion = 128
 
--- Tells the waiter of e to ask, and whether it may have heard that. One that polls will ask.
+-- Tells the waiter of e to ask, and returns whether it may have heard that. A waiter that
+-- polls will ask.
 local function asks_next(e, reservation, trusted)
   return e.listens == '0' or redis.pcall('PUBLISH', e.channel, 'gl1|w|' .. reservation) ~= 0 or not trusted
 end
 
--- Grants the lock to those whose turn it is, a portion of them at most. turn(e) tells
--- whether it is that of the entry e, or nil if the waiter has to ask. take(e, lease) gives
--- it the lock for so many ms, no longer than its reservation lasts, and returns the fencing
--- token, or nil if that cannot be done here. me needs no message. Returns the entry at which
--- it stopped; nothing if no waiter is left, or only those who were passed over.
+-- Grants the lock to those whose turn it is, a portion of them at most. turn(e) returns
+-- whether it is the turn of the entry e, or nil if its waiter has to ask. take(e, lease)
+-- gives the waiter the lock for lease ms, no longer than its reservation lasts, and returns
+-- the fencing token, or nil if that cannot be done here. The waiter with the id me needs no
+-- message. Returns the entry at which it stopped, or nothing if no waiter is left but those
+-- that were passed over.
 local function serve(queue, entries, trusted, me, turn, take)
   local passed, taken, now = 0, 0, nil
   while true do

@@ -1,10 +1,10 @@
--- Gives the mutex up, to who waits first.
+-- Gives the mutex up, to the first waiter.
 --
 -- KEYS record, fence, queue, entries, over
 -- ARGV 1 id, 2 whether the count of PUBLISH can be trusted 0|1, 3 for how many ms
---      to remember the id, 0 unless a request for it may still be on its way; 4 the
---      reservation that may still stand in the queue, if there is one: at a node of a quorum, or where a
---      request for it has come after the lease had run out
+--      to remember the id, 0 unless a request under it may still be on its way; 4 the
+--      reservation that may still stand in the queue, if there is one: at a node of a quorum,
+--      or where a request under the id has come after the lease had run out
 -- reply 1 released · 0 there was no lock · -1 it is somebody else's
 local value = read(KEYS[1])
 if failed(value) then

@@ -1,6 +1,6 @@
 -- The road of nearly everyone, ahead of the script for all cases, as in acquire_free: the
--- lease is there, nobody waits, and nothing has to be remembered. Nobody waits where others
--- have written to the queue's key, and the lock is not kept for that.
+-- lease is there, nobody waits, and nothing has to be remembered. Nobody counts as waiting
+-- where others have written to the queue's key, and the lock is not kept for that.
 local record = redis.pcall('GET', KEYS[1])
 local mine = 'gl1|m|' .. ARGV[1] .. '|'
 mine = type(record) == 'string' and string.sub(record, 1, #mine) == mine

@@ -1,5 +1,5 @@
--- The roads that are taken nearly always else: nobody waits, or the lock is granted to the
--- first who does.
+-- The roads that are nearly always taken otherwise: nobody waits, or the lock is granted
+-- to the first waiter.
 if mine and not first then
   return freed()
 elseif mine then

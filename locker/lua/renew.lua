@@ -11,7 +11,7 @@ return renew_each(function(record, id)
   if not held_by(value, id) then
     return value == 0 and -1 or gone(record, -1)
   end
-  -- Not parse, which takes more time and tells what is known here.
+  -- parse is not used here: it takes more time, and tells what is known already.
   local token, lease = string.match(value, '^|(%d+)|(%d+)|', 7 + #id)
   if ttl > tonumber(lease) then
     -- The record tells the longest TTL it was ever given. Where memory is short it

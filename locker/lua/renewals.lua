@@ -1,12 +1,12 @@
 -- renewals
--- Shared by the scripts that lengthen leases: each of another lock, in one request.
+-- Shared by the scripts that lengthen leases, each of another lock, in one request.
 --
 -- KEYS record of each lease, and behind it its fence where retention is not 0
 -- ARGV id of each lease, and then: ttl ms, retention ms of the fence or 0, the token
 --      on a node of a quorum or ""
 -- reply of a lease 1 renewed · 0 nobody holds the lock · -1 others do, or the error;
 --      several leases give a list of these, in which an error is a string: some
---      clients give a list up that has an error in it
+--      clients discard a list that contains an error
 local leases = #ARGV - 3
 local ttl, retention, agreed = tonumber(ARGV[leases + 1]), ARGV[leases + 2], ARGV[leases + 3]
 
@@ -23,8 +23,8 @@ local function keep_token(fence)
   end
 end
 
--- Says that a lease is gone. A server that takes no writes must not: what it knows may be of
--- another time. That meets all leases, so that it is raised.
+-- Says that a lease is gone. A server that takes no writes must not say so: what it knows
+-- may be from another time. That concerns all leases, so the error is raised.
 local function gone(record, reply)
   if write_nothing(record) then
     redis.call('HDEL', record, '')
@@ -32,8 +32,8 @@ local function gone(record, reply)
   return reply
 end
 
--- What goes wrong with one lease must not keep the others from being renewed, so that
--- renew(record, id) returns errors and raises none but those that all would meet.
+-- What goes wrong with one lease must not keep the others from being renewed, so
+-- renew(record, id) returns errors, and raises only those that all leases would meet.
 local function renew_each(renew)
   local each, replies = #KEYS / leases, {}
   for i = 1, leases do

@@ -1,6 +1,7 @@
--- The first try of an attempt to take a fenced mutex at a node of a quorum: it is had if it
--- is free. It is all that is needed nearly always, and costs less than the script for all
--- cases, which is asked if it does not suffice. It draws the token as that does.
+-- The first try of an attempt to take a fenced mutex at a node of a quorum: the mutex is
+-- taken if it is free. This is nearly always all that is needed, and costs less than the
+-- script for all cases, which is asked if this one does not suffice. It draws the token as
+-- that script does.
 --
 -- KEYS record, fence, over, marker
 -- ARGV 1 id, 2 "|<ttl>|<label>|<metadata>", 3 ttl ms, 4 retention ms of the fence, 5 the
@@ -22,7 +23,8 @@ if not (age and age >= tonumber(ARGV[7]) and age < ARGV[8] / 2) then
   return {2}
 end
 -- A request that is executed once more, when its lease is over, offers a token that is
--- known already. So nobody has to remember the ids of leases that were had in this way.
+-- known already. So nobody has to remember the ids of leases that were taken in this
+-- way.
 local offer, last, slack = tonumber(ARGV[5]), tonumber(redis.call('GET', KEYS[2]) or 0), tonumber(ARGV[6])
 if not last or not (last >= 0 and offer > last) or offer > now + slack then
   return {2}

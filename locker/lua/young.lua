@@ -1,6 +1,6 @@
 -- For the scripts that look for a lock at a node of a quorum. Where the node is younger than the
--- longest lease (ms), as its marker says, and so may have forgotten one, the reply stands in
--- another: {-5, ms left, reply}. Nothing is written, as quarantine does.
+-- longest lease (ms), as its marker says, and so may have forgotten one, the reply is wrapped in
+-- another: {-5, ms left, reply}. Unlike quarantine, this writes nothing.
 local function unless_young(reply, marker, longest)
   if not marker or failed(reply) then
     return reply
