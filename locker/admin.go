@@ -89,7 +89,7 @@ const (
 	noLease    = "-"
 )
 
-// fingerprints are those of the leases of all holders, for the script.
+// fingerprints returns, for the script, the fingerprints of the leases of all holders.
 func fingerprints(holders []Holder) string {
 	leases := []string{noLease} // of what is foreign: an empty list is none that ends all
 	for _, h := range holders {
@@ -98,8 +98,8 @@ func fingerprints(holders []Holder) string {
 	return strings.Join(leases, " ")
 }
 
-// lookFirst is Inspect for the first step of another call. Of the time that ctx leaves it takes
-// half at most, so that a node that does not answer costs only the first step.
+// lookFirst is Inspect as the first step of another call. It takes at most half of the time
+// that ctx leaves, so that a node that does not answer costs only the first step.
 func (c *Client) lookFirst(ctx context.Context, name string) (Status, error) {
 	m := c.Mutex(name)
 	within := m.cfg.attemptTimeout
@@ -151,8 +151,9 @@ func absentError(name string) error {
 
 func forceRelease(name string) string { return fmt.Sprintf("force release of %q", name) }
 
-// admin makes one request that is not about a lease of this client; what names it.
-// changes tells whether it changes anything, so that an unknown outcome matters.
+// admin makes one request that is not about a lease of this client. what names the
+// request, and changes tells whether it changes anything, so that an unknown outcome
+// matters.
 func (m *Mutex) admin(ctx context.Context, what string, c call, changes bool) (v driver.Value, err error) {
 	return m.adminWithin(ctx, m.cfg.attemptTimeout, what, c, changes)
 }

@@ -6,19 +6,20 @@ import (
 	"sync"
 )
 
-// attaching remembers for each id of a detached lease under which new ids this
-// client may have taken it up without learning of it, until that is put right. An
-// Attach that follows then recognises what is its own.
+// attaching remembers, for each id of a detached lease, the new ids under which this
+// client may have taken the lease up without learning of it, until that is put right.
+// An Attach that follows then recognises what is its own.
 type attaching struct {
 	mu  sync.Mutex
 	ids map[string][]string
 }
 
-// maxUnsure is how many of these are tried for a lease, the latest first.
+// maxUnsure is how many of these ids are tried for a lease, the latest first.
 const maxUnsure = 8
 
-// try makes the requests of an Attach: under each id that may be that of the lease, until one
-// is not answered by the word that the lease is somebody else's, be it a single node's.
+// try makes the requests of an Attach, one for each id that the lease may have. It goes on
+// to the next as long as the answer, be it only a single node's, is that the lease is
+// somebody else's.
 func (a *attaching) try(old string, attach func(unsure string) error) error {
 	a.mu.Lock()
 	ids := slices.Clone(a.ids[old])
@@ -42,7 +43,7 @@ func saysTaken(err error) bool {
 	return errors.Is(err, ErrTaken)
 }
 
-// unsure notes it; the function returned forgets it.
+// unsure notes such an id; the function that it returns forgets the id.
 func (a *attaching) unsure(old, id string) (forget func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

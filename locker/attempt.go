@@ -9,9 +9,9 @@ import (
 )
 
 // An attempt is one call of Lock, TryLock or Attach, or a step of Upgrade, Downgrade or
-// Detach. All its requests carry the same id, on a quorum those of one round (see try), so that
-// asking again after a lost reply cannot take the lock twice, nor mistake the lock for somebody
-// else's.
+// Detach. All its requests carry the same id (on a quorum, all requests of one round; see try),
+// so that asking again after a lost reply cannot take the lock twice, nor mistake the lock for
+// somebody else's.
 type attempt struct {
 	mutex    *Mutex
 	client   *Client
@@ -20,14 +20,14 @@ type attempt struct {
 	attachID string // the detached lease to take up, if that is what it is about
 	begun    time.Time
 	apart    bool    // its lease is not to be re-entered
-	outer    *tenure // the hold of its owner that is known here, within which it is; nil if none is
+	outer    *tenure // the hold of its owner, known here, within which it is made; nil if none is known
 	told     bool    // the server is told of outer
 	brief    bool    // the first try need not say who holds the lock: another follows
 	more     bool    // another try follows that may do better
-	line     *line   // for which it asks; nil if for its caller alone
+	line     *line   // the line for which it asks; nil if it asks for its caller alone
 
 	asked    bool  // a request was made
-	scripted bool  // one that can be remembered as given up
+	scripted bool  // a request was made that can be remembered as given up
 	splits   int   // tries in a row that took a part of a quorum, while others took the rest
 	late     bool  // a request was not answered: it may have been applied, or may still be
 	midway   bool  // the server has refused to go on with a script: it may have taken the lock
@@ -105,7 +105,7 @@ func (a *attempt) cleanUp(c call, frees bool, arrive time.Duration, done func())
 	a.client.cleanUp(&cleanup{name: a.req.name, call: c, until: until, frees: frees, done: done})
 }
 
-// remember is for how long the server has to know that the attempt's id is over.
+// remember returns for how long the server has to know that the attempt's id is over.
 func (a *attempt) remember() time.Duration {
 	switch {
 	case a.late:
@@ -124,9 +124,9 @@ const resends = 2
 // On a quorum a round without success is given up as a whole, so that others can have
 // the nodes that it has won; the next one has an id of its own. Within a round the id
 // stays, so that the lock is not found taken by an earlier request of the same round.
-// Where no other try follows, it is of several rounds if need be.
+// Where no other try follows, a try has several rounds if need be.
 //
-// Who waits will sleep until next after it.
+// A caller that waits will sleep until next after the try.
 func (a *attempt) try(ctx context.Context, next time.Time) (*Lease, error) {
 	for n := 1; ; n++ {
 		lease, err := a.repeat(ctx, next)
@@ -145,13 +145,13 @@ func (a *attempt) try(ctx context.Context, next time.Time) (*Lease, error) {
 	}
 }
 
-// mostRounds is how many rounds a try has at most. Those who split the vote keep
+// mostRounds is how many rounds a try has at most. Callers that split the vote keep
 // further apart each time.
 const mostRounds = 7
 
-// inVain tells that the round says nothing: each of several callers was told that others
-// have the lock, or the detached lease, at some of the nodes, or what somebody has given up
-// was still there.
+// inVain reports whether the round says nothing: each of several callers was told that
+// others have the lock, or the detached lease, at some of the nodes, or what somebody had
+// given up was still there.
 func (a *attempt) inVain(err error) bool {
 	if a.attachID != "" {
 		return errors.Is(err, ErrTaken) && a.splits > 0
@@ -215,7 +215,7 @@ func (a *attempt) noteHealed(err error) {
 	}
 }
 
-// answered tells that err is an answer about the lock and not about a request.
+// answered reports whether err is an answer about the lock and not about a request.
 func answered(err error) bool {
 	for _, answer := range []error{ErrLocked, ErrForeign, ErrNotHeld, ErrDeadlock} {
 		if errors.Is(err, answer) {
@@ -277,7 +277,7 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, e
 	return g, err
 }
 
-// ask makes one request to a quorum. Also where the answer is no, some nodes may have
+// ask makes one request to a quorum. Even where the answer is no, some nodes may have
 // given the lock.
 func (a *attempt) ask(ctx context.Context, q *quorum, p place, g grant, first bool) (grant, error) {
 	a.queued = a.queued || p.reservation != ""
@@ -309,9 +309,10 @@ func (a *attempt) countSplit(err error) {
 	}
 }
 
-// endRound ends what a try that failed has taken at nodes of a quorum, so that it does
-// not stand in the way of who waits, us included. The next one has an id of its own.
-// (Within a try it is the same: a node whose reply was lost says "yours".)
+// endRound gives up what a failed try has taken at nodes of a quorum, so that it does
+// not stand in the way of those who wait, this caller included. The next try has an id
+// of its own. (Within a try the id is the same: a node whose reply was lost says
+// "yours".)
 func (a *attempt) endRound(ctx context.Context) {
 	if a.taken.may == 0 {
 		return
@@ -329,10 +330,12 @@ func (a *attempt) endRound(ctx context.Context) {
 	a.req.id, a.taken, a.late, a.midway = newID(), taken{}, false, false
 }
 
-// errTooLate is of a grant whose lease is over already: the reply took longer than that is good for.
+// errTooLate is the error of a grant whose lease is over already: the reply took longer than the
+// lease is good for.
 var errTooLate = errors.New("the reply came after the lease's deadline")
 
-// take makes a grant a lease. It returns ErrClosed if the client is, or errTooLate.
+// take turns a grant into a lease. It returns ErrClosed if the client is, or
+// errTooLate.
 func (a *attempt) take(g grant) (*Lease, error) {
 	g.remember = a.remember()
 	if a.queued {

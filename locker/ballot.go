@@ -27,7 +27,7 @@ func majority(n int) int { return n/2 + 1 }
 // change it.
 type verdict func(b ballot) (v driver.Value, err error, ok bool)
 
-// closed tells that all votes are in.
+// closed reports whether all votes are in.
 func (b ballot) closed() bool {
 	for _, v := range b {
 		if !v.in {
@@ -50,7 +50,8 @@ func (b ballot) unanswered() (open, lost nodeSet) {
 	return open, lost
 }
 
-// asFarAsHeard is the ballot without the nodes that have not answered yet: they fail to.
+// asFarAsHeard is the ballot in which the nodes that have not answered yet count as
+// failing to.
 func (b ballot) asFarAsHeard() ballot {
 	all := slices.Clone(b)
 	for i := range all {
@@ -81,11 +82,11 @@ func says(answer int64) func(vote) bool {
 }
 
 // heldVerdict is about renew and release: a majority of the nodes still knew the lease, or
-// that is no longer possible. Else nothing is known.
+// that is no longer possible. Otherwise nothing is known.
 //
-// Of the nodes that have a vote fewer need say so where others have none: these are free, and
-// with those that have released it the lock is anybody's. That they have none tells nothing of
-// what has become of the lease.
+// Where some nodes have no vote, fewer of the others need say so: those without a vote are
+// free, and together with the nodes that have released the lock they let anybody have it. That
+// a node has no vote says nothing of what has become of the lease.
 func heldVerdict(b ballot) (driver.Value, error, bool) {
 	clear := b.count(func(v vote) bool { return v.clear })
 	voters := len(b) - clear
@@ -115,10 +116,10 @@ func allVerdict(b ballot) (driver.Value, error, bool) {
 	return nil, b.failure(), true
 }
 
-// knownVerdict waits for all nodes and lets read make one answer of those of a majority at
-// least. held tells that the answer is of somebody who holds the lock. That nobody does is
-// said only if no majority may have forgotten it. A node whose answer is of no form that is known has
-// said nothing.
+// knownVerdict waits for all nodes, and lets read make one answer out of those of at least a
+// majority. held reports whether the answer is about somebody who holds the lock. That nobody does
+// is said only if no majority may have forgotten the lock. A node whose answer has no known form
+// counts as having said nothing.
 func knownVerdict(formed func(driver.Value) bool, read func(answers []answer, q quota) (v driver.Value, held bool)) verdict {
 	return func(b ballot) (driver.Value, error, bool) {
 		if !b.closed() {
@@ -154,10 +155,10 @@ func knownVerdict(formed func(driver.Value) bool, read func(answers []answer, q 
 	}
 }
 
-// A quota is how many of the nodes decide what is known. Of those that have forgotten nothing
-// it takes so many as are a majority with all that may know a hold and do not say so, since
-// they were not heard or may have forgotten it. The number may be 0 or less. Or it takes a
-// majority of all.
+// A quota is how many of the nodes decide what is known. Of those that have forgotten
+// nothing, it takes as many as make a majority together with all nodes that may know a hold
+// but do not say so, since they were not heard or may have forgotten it. That number may be 0
+// or less. Otherwise it takes a majority of all.
 type quota struct{ least, most int }
 
 // An answer is what a node says of a lock.
@@ -175,7 +176,7 @@ func readAnswer(v driver.Value) answer {
 	return answer{v, 0}
 }
 
-// forgotten is the failure where so many more of the nodes that have answered would have to be
+// forgotten is the failure where missing more of the nodes that have answered would have to be
 // ones that have forgotten nothing.
 func (b ballot) forgotten(missing int) error {
 	all := slices.Clone(b)
@@ -193,15 +194,15 @@ func (b ballot) forgotten(missing int) error {
 	return &QuorumError{Votes: all.tell(), reason: fmt.Errorf("%w: %w", ErrUnavailable, errForgotten{young[missing-1]})}
 }
 
-// errForgotten tells that most nodes do not know whether the lock is held.
+// errForgotten says that most nodes do not know whether the lock is held.
 type errForgotten struct{ left time.Duration }
 
 func (e errForgotten) Error() string {
 	return fmt.Sprintf("so many nodes are new, or have lost their data, that a lease may be forgotten which its holder believes in for %v more", e.left)
 }
 
-// believe takes nodes for ones that have forgotten nothing if all of them say that they are
-// new. It is for those who say that this is so.
+// believe treats the nodes as having forgotten nothing if all of them say that they are
+// new. It is for users who say that they are.
 func (b ballot) believe() {
 	all := slices.Clone(b)
 	for i, v := range b {
@@ -214,15 +215,15 @@ func (b ballot) believe() {
 	copy(b, all)
 }
 
-// granted tells of nodes that were asked for the lock, where a vote without an error
-// is a yes, whether they have given it, or why not. ok is false while votes that are
-// still to come could change that; none is to come if final.
+// granted returns whether the nodes that were asked for the lock have given it, or why
+// not. A vote without an error is a yes. ok is false while votes that are still to come
+// could change the result; if final, none is to come.
 //
-// That others hold it is the answer where it can be had once they let go. What will
-// not pass by itself is the answer of so many that no majority is left; but of two
-// readers that each want to write, one at least has to be told, and the other has a
-// majority before which it came. Where a majority may have given it, and some replies
-// were lost, nothing is known.
+// The answer is that others hold the lock where it can be had once they let go. The
+// answer is a reason that will not pass by itself where so many nodes give one that no
+// majority is left. But of two readers that each want to write, at least one has to be
+// told, and the other has a majority at which it came first. Where a majority may have
+// given the lock, and some replies were lost, nothing is known.
 func (b ballot) granted(final bool) (err error, ok bool) {
 	need := majority(len(b))
 	spare := len(b) - need
@@ -263,15 +264,17 @@ func (b ballot) granted(final bool) (err error, ok bool) {
 	}
 }
 
-// hinges tells that the nodes which were passed over as suspect could make the yes votes a
-// majority. What keeps the lock at the others may be left over from nobody's lease.
+// hinges reports whether the nodes that were passed over as suspect could make the yes
+// votes a majority. What keeps the lock at the other nodes may be a leftover that is
+// nobody's lease.
 func (b ballot) hinges() bool {
 	passed := b.count(func(v vote) bool { return errors.Is(v.Err, errSuspect) })
 	return passed > 0 && b.count(func(v vote) bool { return v.Err == nil })+passed >= majority(len(b))
 }
 
-// lockedWithout returns that others hold the lock, if that is what the vote comes to where these nodes do not answer. Who
-// waits for the lock would keep others from having it, and they him, for as long as he waits for these nodes.
+// lockedWithout returns that others hold the lock, if that is what the vote comes to where these
+// nodes do not answer. A caller that waited for these nodes would keep others from having the
+// lock for as long, and they would do the same to it.
 func (b ballot) lockedWithout(nodes nodeSet) error {
 	all := slices.Clone(b)
 	for i, v := range all {
@@ -285,8 +288,8 @@ func (b ballot) lockedWithout(nodes nodeSet) error {
 	return nil
 }
 
-// saidOther is said, but for that a lease is gone only where no node says more: one may
-// not have had it, or have forgotten it.
+// saidOther is said, but returns that a lease is gone only where no node says more: a
+// node may not have had the lease, or may have forgotten it.
 func (b ballot) saidOther(is func(v vote) bool) error {
 	more := func(v vote) bool { return is(v) && !errors.Is(v.Err, ErrAbsent) }
 	if b.count(more) > 0 {
@@ -295,8 +298,8 @@ func (b ballot) saidOther(is func(v vote) bool) error {
 	return b.said(is)
 }
 
-// saidLocked is said of those that say that others hold the lock. Of these it names whom most
-// do: one may be left over from a lease that is nobody's.
+// saidLocked is said of the votes that say that others hold the lock. Of the holders it names
+// the one that most votes name: a holder may be left over from a lease that is nobody's.
 func (b ballot) saidLocked() error {
 	nodes, most := map[string]int{}, ""
 	for _, v := range b {
@@ -323,11 +326,11 @@ func (b ballot) said(is func(v vote) bool) error {
 }
 
 // failure says that too few nodes have answered, and what one of them said if none can
-// have done what it was asked. It is marked not sent only if no node has been sent
-// anything but those that take no part.
+// have done what it was asked. It is marked as not sent only if no node has been sent
+// anything, apart from those that take no part.
 //
 // Where the application has closed its own clients of so many nodes that no majority is left, it says
-// that: waiting cannot mend it. One node's is as one that is down.
+// that: waiting cannot mend it. A single node whose client is closed counts as one that is down.
 func (b ballot) failure() error {
 	var refused, unable error
 	refusals, closed, sent, certain := 0, 0, false, true

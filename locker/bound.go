@@ -32,7 +32,7 @@ func (b *bound) catchUp(now moment) {
 	}
 }
 
-// maxHoldReached is false where there is none.
+// maxHoldReached is false where there is no maximum hold.
 func (b *bound) maxHoldReached(now moment) bool {
 	return !b.limit.deadline.IsZero() && b.limit.leftAt(now) <= 0
 }

@@ -13,7 +13,7 @@ import (
 // costs client and server a fraction of a pipeline of single calls.
 //
 // Calls can share a bundle if they differ in their keys and first argument only. How
-// many may is the script's matter: the server does nothing else meanwhile.
+// many may do so is up to the script: the server does nothing else meanwhile.
 type bundle struct {
 	first  call
 	places []int    // of its calls among those that were given
@@ -66,7 +66,7 @@ func (b *bundle) add(c call, place int) {
 	b.places = append(b.places, place)
 }
 
-// call is that which stands for all.
+// call returns the one call that stands for all.
 func (b *bundle) call() call {
 	if len(b.places) == 1 {
 		return b.first
@@ -137,8 +137,9 @@ func (l *link) runBatch(ctx context.Context, calls []call) []driver.Result {
 	return results
 }
 
-// doubtful appends the places of those whose lease is gone, by what the bundle has brought. A proxy that keeps
-// locks on several servers, and does not say so, sends all of a bundle to that of the first.
+// doubtful appends the places of the calls whose lease is gone, according to the bundle's reply. A
+// proxy that keeps locks on several servers, and does not say so, sends all of a bundle to the
+// server of the first lock.
 func (b *bundle) doubtful(alone []int, results []driver.Result) []int {
 	for _, place := range b.places {
 		if r := results[place]; len(b.places) > 1 && r.Err == nil && !held(r) {
@@ -148,7 +149,7 @@ func (b *bundle) doubtful(alone []int, results []driver.Result) []int {
 	return alone
 }
 
-// held tells that a call that may be bundled has found its lease.
+// held reports whether a call that may be bundled has found its lease.
 func held(r driver.Result) bool { return r.Err == nil && r.Value == int64(1) }
 
 // together tells whether calls about several locks can be made as one. In a Cluster
@@ -157,9 +158,9 @@ func (l *link) together() bool {
 	return l.described.Load() && !l.cluster.Load() && !l.noBundles.Load()
 }
 
-// refused tells that the server has refused a bundle for a reason that may not hold for
-// each of its calls: one lock may be forbidden where others are not, or a proxy may keep
-// slots on several servers and not say so.
+// refused reports whether the server has refused a bundle for a reason that may not hold
+// for each of its calls: one lock may be forbidden where others are not, or a proxy may
+// keep slots on several servers and not say so.
 func (l *link) refused(err error) bool {
 	reply, ok := errors.AsType[*driver.ServerError](err)
 	if !ok || transient(err) {

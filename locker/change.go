@@ -49,8 +49,9 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	return l.changeMode(ctx, ctx, modeRead, false)
 }
 
-// yieldTo gives the lease up, for which its owner has reading now. It was held until after that
-// was, so that there was no gap. Should the server not answer, the release goes on in the background.
+// yieldTo gives the lease up, in place of which its owner now has reading. The lease was held until
+// after reading was, so that there was no gap. Should the server not answer, the release goes on in
+// the background.
 func (l *Lease) yieldTo(ctx context.Context, reading *Lease) (*Lease, error) {
 	err := reading.unlessItPanics(func() error { return l.Unlock(ctx) })
 	if errors.Is(err, ErrNotHeld) && l.tenure.inForce() {
@@ -75,14 +76,14 @@ func changeTo(to mode) (op string) {
 	return "upgrade"
 }
 
-// unchanged has observers told of a change that is refused before anything is asked, as of other
-// calls.
+// unchanged has observers told of a change that is refused before anything is asked, as they are
+// told of other calls.
 func (l *Lease) unchanged(ctx context.Context, to mode, err error) (*Lease, error) {
 	return l.mutex.inMode(to).observed(ctx, changeTo(to), func(context.Context) (*Lease, error) { return nil, err })
 }
 
 // changeMode takes the lock for the owner of l in another mode, within the time of l. What it has taken in vain
-// it gives up within that of its caller alone.
+// it gives up within the time of its caller alone.
 func (l *Lease) changeMode(ctx, caller context.Context, to mode, wait bool) (*Lease, error) {
 	m, op := l.mutex.inMode(to), changeTo(to)
 	return m.observed(ctx, op, func(ctx context.Context) (*Lease, error) {
@@ -110,10 +111,10 @@ func (l *Lease) changeMode(ctx, caller context.Context, to mode, wait bool) (*Le
 	})
 }
 
-// confirm asks the server whether the lease is still there, for who has just taken another one
-// that is to follow it without a gap. If the server has lost it, and nobody has noticed yet, others
-// may have had the lock meanwhile. A lease is never made anew, so that one that is there has
-// been there all the time. Who does not wait asks a few times only.
+// confirm asks the server whether the lease is still there, for a caller that has just taken
+// another one that is to follow it without a gap. If the server has lost it, and nobody has noticed
+// yet, others may have had the lock meanwhile. A lease is never made anew, so one that is there has
+// been there all the time. A caller that does not wait asks a few times only.
 func (l *Lease) confirm(ctx context.Context, op string, wait bool) error {
 	c := l.tenure.client
 	c.join()
@@ -153,8 +154,8 @@ func (l *Lease) unlessItPanics(do func() error) error {
 	return err
 }
 
-// discard gives the lease up, which was taken in vain, and returns why. Where ctx has ended nobody is
-// kept for that, unless it was by the loss of a lease that it comes from.
+// discard gives the lease up, which was taken in vain, and returns why. Where ctx has ended, nobody
+// is kept waiting for that, unless ctx was ended by the loss of a lease from which it comes.
 func (l *Lease) discard(ctx context.Context, why error) error {
 	if errors.Is(context.Cause(ctx), ErrLost) {
 		ctx = context.WithoutCancel(ctx)

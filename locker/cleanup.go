@@ -17,7 +17,7 @@ type cleanup struct {
 	call   call
 	until  time.Time
 	frees  bool   // without it a lock may stay taken
-	held   bool   // it is about a lease that was had
+	held   bool   // it is about a lease that was acquired
 	done   func() // called when it is over
 
 	mu    sync.Mutex
@@ -29,15 +29,16 @@ type cleanup struct {
 
 const (
 	// maxCleanups bounds what a client remembers to clean up after attempts while its
-	// server does not answer. What is beyond lapses with its TTL. Leases bound themselves
-	// how many of them there are to be released.
+	// server does not answer. What is beyond that lapses with its TTL. How many leases
+	// there are to be released is bounded by the leases themselves.
 	maxCleanups  = 4096
 	cleanupPause = 5 * time.Second
 	// lastCleanup is how long before its end a cleanup is tried for the last time, whatever
 	// is left of its pause.
 	lastCleanup = 500 * time.Millisecond
 	// minorityTime is for how long a cleanup goes on for a minority of a quorum, once
-	// the others have answered: without them nobody is kept out. Then they are told as all is that is due.
+	// the others have answered: without them nobody is kept out. After that these nodes are told as
+	// they are of all else that is due.
 	minorityTime = time.Second
 )
 
@@ -111,7 +112,8 @@ func (cl *cleanup) reply(_, now moment, v driver.Value, err error) {
 }
 
 // cleanupReply reads the reply of a cleanup, whose script says by a number that it is done. A
-// command of the server itself is done with any answer: SET NX gives none where the key is there.
+// command of the server itself is done whatever the answer: SET NX gives none where the key is
+// there.
 func cleanupReply(c call, v driver.Value, err error) error {
 	if _, ok := v.(int64); err == nil && !ok && c.script != nil {
 		return oddReply("a cleanup", v)

@@ -44,7 +44,7 @@ type Client struct {
 	idle       chan struct{} // closed when calls falls to 0, if somebody waits for that
 	closing    bool
 	closed     chan struct{}        // closed when Close is done
-	unreleased map[string]time.Time // until when locks may be held whose release was never confirmed
+	unreleased map[string]time.Time // for locks whose release was never confirmed: until when they may be held
 	err        error                // of Close
 }
 
@@ -204,8 +204,8 @@ func (c *Client) settle(within time.Duration) {
 // maxMissed bounds how many locks that were missed an open client remembers.
 const maxMissed = 1024
 
-// missed notes a lock whose release nobody cares for any more, for Close to report. It is
-// free at lapse.
+// missed notes a lock whose release nobody pursues any more, for Close to report. The
+// lock is free at lapse.
 func (c *Client) missed(name string, lapse time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

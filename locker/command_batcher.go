@@ -24,9 +24,10 @@ type commandBatcher struct {
 }
 
 const (
-	// So many commands of a link go out alone. With more at the same time they share.
+	// maxAlone is how many commands of a link go out alone at the same time. Any more
+	// share a batch.
 	maxAlone = 2
-	// batchRoom is how many share at most.
+	// batchRoom is how many share one at most.
 	batchRoom = 256
 	// Batches under way, usually and on a server that does not answer soon.
 	usualBatches = 2

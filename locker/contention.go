@@ -10,12 +10,12 @@ import (
 // holder of it.
 const contendedFor = time.Second
 
-// A contention remembers for which locks this client had to wait lately. Who comes to
-// one of them asks for a place in the queue at once: the SET that takes a free lock
-// would be a request in vain.
+// A contention remembers for which locks this client had to wait lately. A call for one
+// of them asks for a place in the queue at once: the SET that takes a free lock would
+// be a request in vain.
 //
-// It is a hint, of fixed size and without locks: two locks may share a cell, and then one
-// of them is taken by a script that a SET could have taken.
+// It is a hint, of fixed size and without locks: two locks may share a cell, and then a
+// lock that a SET could have taken is taken by a script.
 type contention struct {
 	begun time.Time
 	seed  maphash.Seed

@@ -28,7 +28,7 @@ func newContextPool(base context.Context) *contextPool {
 	return p
 }
 
-// get returns a context for a request that may take so long.
+// get returns a context for a request that may take as long as within.
 func (p *contextPool) get(caller context.Context, within time.Duration) *requestContext {
 	end := time.Now().Add(within)
 	c := p.hold(end)
@@ -54,7 +54,7 @@ func (p *contextPool) hold(end time.Time) *requestContext {
 	return c
 }
 
-// release ends c's request, which has come to err.
+// release ends c's request, whose outcome was err.
 func (p *contextPool) release(c *requestContext, err error) {
 	// The answer has come, so that nobody waits for anything that might end with c.
 	over := err == nil || answered(err) || driver.OutcomeOf(err) == driver.OutcomeReplied
@@ -70,7 +70,7 @@ func (p *contextPool) release(c *requestContext, err error) {
 }
 
 // keep lets go of c, and has it serve another request if it is good for that. It returns
-// false if it does not.
+// false if c does not serve another one.
 func (p *contextPool) keep(c *requestContext, good bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,13 +14,13 @@ type deployment interface {
 	runBatch(ctx context.Context, calls []call) []driver.Result
 	// shard is the part of the deployment where key is, from 0 to shards-1.
 	shard(key string) int
-	// sharded tells that parts of the deployment may answer while others do not.
+	// sharded reports whether parts of the deployment may answer while others do not.
 	sharded() bool
 	// trusted is "1" where a script can tell by the count of PUBLISH that a waiter
 	// does not hear it.
 	trusted() string
-	// contacted tells that there was a reply at least once. Until then a failure is
-	// more likely a wrong address than an outage.
+	// contacted reports whether there was a reply at least once. Until then a failure
+	// is more likely a wrong address than an outage.
 	contacted() bool
 	// links are the connections on which messages arrive.
 	links() []*link

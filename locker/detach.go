@@ -57,8 +57,9 @@ func (l *Lease) outlast(ctx context.Context, ttl time.Duration) error {
 	return l.extend(ctx, "detach", ttl)
 }
 
-// leave detaches own, which is apart, and ends the holding of l by that, unless that is over already, by
-// Unlock or another Detach. Whoever has the mutex of own waits for that of no other tenure.
+// leave detaches own, which is apart, and thereby ends the holding of l, unless Unlock or another
+// Detach has ended it already. Whoever has the mutex of own's tenure waits for that of no other
+// tenure.
 func (l *Lease) leave(own *Lease) (id string, err error) {
 	t := l.tenure
 	t.mu.Lock()
@@ -72,7 +73,7 @@ func (l *Lease) leave(own *Lease) (id string, err error) {
 	return id, err
 }
 
-// apart makes a hold of its own for the owner of l, which nobody else shares.
+// apart makes a further hold for the owner of l, which nobody else shares.
 func (l *Lease) apart(ctx context.Context) (*Lease, error) {
 	if err := l.Err(); err != nil {
 		return nil, err
@@ -125,7 +126,8 @@ func (l *Lease) detach() (id string, ok bool, err error) {
 	t.released, t.outcome, l.detached = true, ErrReleased, true
 	t.client.watchdog.remove(&t.job)
 	t.vacate()
-	// A request that takes the lock may arrive also when the detached lease has run out, and others have had the lock.
+	// A request that takes the lock may arrive even after the detached lease has run out and
+	// others have had the lock.
 	if t.client.quorum == nil && (t.mayArrive() || t.remember > t.term.leftAt(now)) {
 		t.cleanUp(t.voidCall(t.remember), time.Now().Add(t.remember), false)
 	}

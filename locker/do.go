@@ -81,7 +81,8 @@ func (l *Lease) Do(ctx context.Context, work func(ctx context.Context) error) (e
 			}
 			unlockErr = nil
 		case unlockErr != nil && !errors.Is(unlockErr, ErrUnknown):
-			// It was refused, which alone could as well be why the lock was not had.
+			// The release was refused, which alone could as well be the reason why the
+			// lock was not acquired.
 			unlockErr = &failedError{text: unlockErr.Error(), reasons: []error{ErrUnknown, unlockErr}}
 		}
 		err = joined(err, unreported(err, lost), unlockErr)

@@ -15,7 +15,7 @@ const (
 	// up to a quarter less, at random.
 	echoAfter = 10 * time.Second
 	// echoLimit is for how long, while somebody waits, nothing at all may be heard after
-	// the server has taken that. It is far more than a message takes.
+	// the server has taken that message. It is far more than a message takes.
 	echoLimit = 10 * time.Second
 	// echoTime bounds the request.
 	echoTime = 5 * time.Second
@@ -26,14 +26,15 @@ const (
 var errDeaf = errors.New("locker: nothing was heard for " + echoLimit.String() + " after a message of the client to itself: " +
 	"the subscription may be at a server that is not the master, or not in the Cluster, any more; subscribing anew")
 
-// errMuted is of a subscription on which messages have come, where the client may not publish any
-// more. Often that is a permission for the channel, and then it is not subscribed any more
-// either, which a driver does not tell that connects again and is refused. To subscribe anew tells.
+// errMuted is the error of a subscription on which messages have come, where the client may not
+// publish any more. Often the reason is a permission for the channel. Then the client is not
+// subscribed any more either, but a driver that connects again and is refused does not say so.
+// Subscribing anew shows it.
 var errMuted = errors.New("locker: the server has begun to refuse messages of the client to itself, and perhaps its subscription, too; subscribing anew")
 
 // A monitor is what the hub knows of a subscription that is up. Its connection may be alive
 // where no message arrives any more: at a former master, or at a node that has left the
-// Cluster. That only shows by a message of which is known that it must arrive, the echo.
+// Cluster. That shows only by a message that is known to have to arrive, the echo.
 //
 // The hub's mu guards what is not constant.
 type monitor struct {
@@ -53,8 +54,8 @@ const (
 	echoAnswered                  // the server has taken it
 )
 
-// listenOn hears what arrives on sub until that ends, or does not hear what it must, and returns
-// why. neverHeard tells that it was for the latter, and that nothing had arrived at all.
+// listenOn hears what arrives on sub until sub ends, or until it does not hear what it must, and
+// returns why. neverHeard reports whether it was the latter, and nothing had arrived at all.
 func (h *hub) listenOn(node int, l *link, sub driver.Subscription) (neverHeard bool, err error) {
 	ctx, giveUp := context.WithCancelCause(h.ctx)
 	defer giveUp(nil)
@@ -124,8 +125,9 @@ func (h *hub) probe() {
 }
 
 // echo says something on the channel of the hub. Silence means something only where the
-// server has taken it: an outage is no reason to subscribe anew, and a missing permission is
-// one only where messages have come, so that it is not done again and again.
+// server has taken the message: an outage is no reason to subscribe anew. A missing
+// permission is a reason only where messages have come, so that the client does not
+// subscribe again and again.
 func (h *hub) echo(mon *monitor) {
 	ctx, cancel := context.WithTimeout(h.ctx, echoTime)
 	defer cancel()

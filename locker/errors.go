@@ -231,7 +231,8 @@ func transient(err error) bool {
 
 var errNoConnection = fmt.Errorf("%w: its connection was closed", ErrClosed)
 
-// noConnection tells that err is of a client, or an application's own, that is closed.
+// noConnection reports whether err comes from a closed client, be it this one or the
+// application's own.
 func noConnection(err error) bool {
 	return errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrClosed)
 }
@@ -254,8 +255,8 @@ func requestError(name string, err error) error {
 	return cmp.Or(refusal(name, err), fmt.Errorf("locker: the server refused: %w", err))
 }
 
-// refusal is what the server said where that is about more than one request: a permission
-// or a key that has to be put right. Else it is nil.
+// refusal returns what the server said where that is about more than one request: a
+// permission or a key that has to be put right. Otherwise it returns nil.
 func refusal(name string, err error) error {
 	if err = forbidden(err); errors.Is(err, ErrPermission) {
 		return err

@@ -14,11 +14,11 @@ import (
 // textPrefix is what the texts of this package's errors begin with.
 const textPrefix = "locker: "
 
-// bare is the text of err for behind something that names the package already.
+// bare is the text of err for use behind something that names the package already.
 func bare(err error) string { return strings.TrimPrefix(fmt.Sprint(err), textPrefix) }
 
-// late returns err so that it does not match that of a context whose time is over: it was
-// the request that had its time, and not the caller.
+// late returns err in a form that does not match the error of a context whose time is
+// over: it was the request's time that was over, and not the caller's.
 func late(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -34,16 +34,17 @@ type lateError struct{ err string }
 
 func (e *lateError) Error() string { return textPrefix + "no reply in time (" + e.err + ")" }
 
-// cutShort tells that a request which had failed after it took so long was given up before the time was
-// over that one has: it tells less than one before it, which had that time.
+// cutShort reports whether a request that failed after took was given up before the time that a
+// request has was over. Its error then says less than that of an earlier request that had all of
+// that time.
 func cutShort(err error, took, attempt time.Duration) bool {
 	_, isLate := errors.AsType[*lateError](err)
 	return took < attempt && (isLate || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
-// outcomeOpen returns err, of a request that a call made after one that may have been executed, so that
-// it does not tell that nothing was sent: it was that request which was not. A refusal of the connection is
-// told whole, since it is what has to be put right.
+// outcomeOpen returns err, the error of a request that a call made after one that may have been
+// executed, in a form that does not say that nothing was sent: only the later request was not sent.
+// A refusal of the connection is told in full, since it is what has to be put right.
 func outcomeOpen(err error) error {
 	if driver.OutcomeOf(err) != driver.OutcomeNotSent || !transient(err) {
 		return err
@@ -54,17 +55,18 @@ func outcomeOpen(err error) error {
 	return &failedError{text: err.Error(), reasons: []error{ErrUnavailable}}
 }
 
-// ended are the reasons of a call that ctx has ended, if it has: the cause, and the context's
-// own error where the cause is another, so that who asks for [context.Canceled] or
-// [context.DeadlineExceeded] finds it, whatever the cause. They come before those that are told
-// besides, and none comes twice.
+// ended returns the reasons of a call that ctx has ended, if it has: the cause, and the
+// context's own error where the cause is another, so that a caller that asks for
+// [context.Canceled] or [context.DeadlineExceeded] finds it, whatever the cause. These
+// come before the reasons that are told besides, and none comes twice.
 func ended(ctx context.Context, told ...error) []error {
 	return endedBy(ctx, context.Cause(ctx), told)
 }
 
-// endedBeside is ended for a call by which errors of this package say what became of the lease, or
-// of the request. A cause that is one of them, as of a context that the loss of another lock has
-// ended, or another call within an errgroup, is told by its text alone: it is about something else.
+// endedBeside is ended for a call in whose error the errors of this package say what became of the
+// lease, or of the request. A cause that is one of these errors, as where the loss of another lock,
+// or another call within an errgroup, has ended the context, is told by its text alone: it is about
+// something else.
 func endedBeside(ctx context.Context, told ...error) []error {
 	cause := context.Cause(ctx)
 	for _, word := range []error{ErrLost, ErrNotHeld, ErrReleased, ErrUnknown, ErrUnavailable, ErrClosed, ErrPermission, ErrForeign, ErrInvalid} {
@@ -85,8 +87,8 @@ func endedBy(ctx context.Context, cause error, told []error) []error {
 	return append(reasons, told...)
 }
 
-// failed is the error of a call that did not do what it was to, with the reasons in its
-// chain. Those that are nil are none.
+// failed is the error of a call that did not do what it should have done, with the
+// reasons in its chain. Reasons that are nil are left out.
 func failed(what string, reasons ...error) error {
 	e := &failedError{text: textPrefix + what}
 	for _, err := range reasons {

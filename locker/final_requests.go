@@ -24,8 +24,8 @@ type finalRequest struct {
 // does not answer.
 const optionalTime = time.Second
 
-// finish ends all leases, and then makes the last request of every job: what may free a lock
-// within so long.
+// finish ends all leases, and then makes the last request of every job. Those that may free
+// a lock have as long as within.
 func (c *Client) finish(jobs []*job, within time.Duration) {
 	var required, optional []finalRequest
 	for _, j := range jobs {
@@ -67,7 +67,7 @@ func (c *Client) byShard(all []finalRequest) map[int][]finalRequest {
 }
 
 // sendFinal makes the requests until all are answered or the time is over. None keeps the others, or
-// the next try, for longer than a request of Unlock may take.
+// the next try, waiting for longer than a request of Unlock may take.
 func (c *Client) sendFinal(within time.Duration, batch []finalRequest) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -109,7 +109,7 @@ func (c *Client) sendFinal(within time.Duration, batch []finalRequest) {
 	}
 }
 
-// longestAttempt is how long that of these requests may take that has most time.
+// longestAttempt is how long the one of these requests that has the most time may take.
 func longestAttempt(batch []finalRequest) time.Duration {
 	longest := DefaultAttemptTimeout
 	for _, f := range batch {
@@ -120,8 +120,8 @@ func longestAttempt(batch []finalRequest) time.Duration {
 	return longest
 }
 
-// settledBy tells whether r answers it, so that it need not be made again, and notes the outcome of a
-// release.
+// settledBy tells whether r answers f, so that the request need not be made again, and notes the
+// outcome of a release.
 func (f finalRequest) settledBy(r driver.Result) bool {
 	if f.tenure == nil {
 		err := cleanupReply(f.call, r.Value, r.Err)

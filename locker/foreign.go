@@ -79,16 +79,16 @@ func foreignError(name string, reply []any) *ForeignError {
 // remaining is a PTTL. The server rounds: 0 is less than a millisecond.
 func remaining(left int64) time.Duration { return inMillis(max(left, 1)) }
 
-// inMillis is so many milliseconds. What somebody else has written may be more of them than a
+// inMillis returns ms milliseconds. What somebody else has written may be more than a
 // Duration can hold, which is 292 years.
 func inMillis(ms int64) time.Duration {
 	const most = int64(math.MaxInt64 / time.Millisecond)
 	return time.Duration(min(max(ms, -most), most)) * time.Millisecond
 }
 
-// foreignReply reads the error of a script that has met what none of ours has written.
-// Scripts ask for the type of the record, so that where a command fails for the type of
-// its key that is one beside it.
+// foreignReply reads the error of a script that has met something that none of our
+// scripts has written. Scripts ask for the type of the record, so where a command fails
+// for the type of its key, that key is one beside the record.
 func foreignReply(name string, err error) (*ForeignError, bool) {
 	reply, ok := errors.AsType[*driver.ServerError](err)
 	if !ok {

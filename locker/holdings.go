@@ -14,16 +14,17 @@ type holding struct {
 // an owner never is.
 //
 // An owner that has re-entered a lock by asking the server has several tenures of a
-// kind. It re-enters the first: that with the largest token, and of those the latest.
-// When that is over the next one is the first.
+// kind. It re-enters the first of them: one with the largest token, and of those the
+// latest. When that one is over, the next is the first.
 type holdings struct {
 	mu      sync.Mutex
 	tenures map[holding]*tenure // the first of each; the others follow by outer
 	tokens  map[string]known    // by record, of locks that are fenced
 }
 
-// known is what a client knows of a lock's tokens. A tenure with a smaller one than the
-// largest is not re-entered: what its owner may have written since would have that refused.
+// known is what a client knows of a lock's tokens. A tenure with a smaller token than the
+// largest is not re-entered: after what its owner may have written since, that token would
+// be refused.
 type known struct {
 	uses    int   // tenures, and attempts whose grants may arrive later than others
 	largest Token // of what was granted meanwhile
@@ -57,8 +58,9 @@ func (h *holdings) asks(m *Mutex, by int) {
 // find returns the tenure that the owner has, or nil, and whether it is one to [tenure.join]. It may
 // be over by then.
 //
-// A reader has the token of the last writer, which may be its owner on another client, where
-// the owner is one of all processes: that asks. On a quorum readers have no token.
+// A reader has the token of the last writer. Where its owner is one that all processes
+// share, that writer may have been the same owner on another client, so the reader asks the
+// server. On a quorum readers have no token.
 func (h *holdings) find(m *Mutex, o Owner) (t *tenure, joins bool) {
 	tokens := m.cfg.fenced && (m.mode != modeRead || m.client.quorum == nil)
 	if tokens && m.mode == modeRead && !isID(o.name) {
@@ -127,7 +129,7 @@ func (t *tenure) holding() holding { return holding{t.mutex.keys.record, t.owner
 
 // join makes another handle on the tenure for m, without asking the server. ok is
 // false if that cannot be: the tenure is over or about to be released, m would
-// have the server know something else, or too little of the lease is left.
+// tell the server something else, or too little of the lease is left.
 //
 // A handle that is renewed needs half of what a fresh lease of m's TTL is good for,
 // and renewal does the rest; one that is not needs all of it, and ends by then.

@@ -245,7 +245,8 @@ func (h *hub) wakeAll() {
 	}
 }
 
-// wake puts w in, together with what has not been taken yet. It needs the hub's mu.
+// wake puts w into the slot, together with what has not been taken yet. It needs the
+// hub's mu.
 func (s *slot) wake(w wakeUp) {
 	select {
 	case earlier := <-s.woken:
@@ -258,9 +259,9 @@ func (s *slot) wake(w wakeUp) {
 	}
 }
 
-// and is both w and what came later. Nothing hides behind a grant, which may be for a place
-// that the waiter has lost: it would wait for what has been already. Of two messages the later
-// one says what became of the lock.
+// and returns both w and what came later. Nothing is hidden by a grant, which may be for a
+// place that the waiter has lost: the waiter would wait for something that has happened
+// already. Of two messages, the later one says what became of the lock.
 func (w wakeUp) and(later wakeUp) wakeUp {
 	if later.look || later.seq != "" {
 		w.seq, w.token = later.seq, later.token

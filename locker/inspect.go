@@ -48,8 +48,8 @@ func (c *Client) inspectCall(k *keys) call {
 	return c.lookCall(inspectScript, []string{k.record, k.queue})
 }
 
-// lookCall is one of a script that looks for a lock. The nodes of a quorum are told how to know
-// that they may have forgotten it.
+// lookCall is a call of a script that looks for a lock. The nodes of a quorum are told how to
+// know that they may have forgotten it.
 func (c *Client) lookCall(s *script, keys []string, args ...string) call {
 	if q := c.quorum; q != nil {
 		return s.call(append(keys, markerKey), append(args, q.longest))

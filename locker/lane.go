@@ -15,22 +15,23 @@ type need struct {
 	shard    uint8         // the part of the deployment that it is for
 }
 
-// shards is into how many ranges of slots a Cluster is divided: so many that most
-// lie on one node. Another deployment is shard 0 as a whole.
+// shards is the number of ranges of slots into which a Cluster is divided: so many that
+// most ranges lie on one node. Any other deployment is shard 0 as a whole.
 const shards = 64
 
 // kind tells which requests for a part of the deployment may share a batch, because the batch
 // ends for all at once: those with about the same patience.
 func (n need) kind() int { return bits.Len64(uint64(n.patience / (20 * time.Millisecond))) }
 
-// A lane has jobs and the senders that serve them. There are two, so that
-// requests that hang, and so are tried again and again, cannot hold up those that
-// have no reason to: who failed before, and who has to do with a part of the
-// deployment that did not answer last time, takes the slow one.
+// A lane has jobs and the senders that serve them. There are two lanes, so that
+// requests that hang, and so are tried again and again, cannot hold up those that have
+// no reason to hang. A job that failed before, or that has to do with a part of the
+// deployment that did not answer last time, takes the slow lane.
 //
-// Each has a queue for each part of the deployment, so that in a lane, too, a part that
-// hangs holds up no other: one renewal that has failed is no reason to stand behind
-// thousands, and when a node dies the first that notice are of dozens of parts.
+// Each lane has a queue for each part of the deployment, so that within a lane, too, a
+// part that hangs holds up no other: one renewal that has failed is no reason to stand
+// behind thousands, and when a node dies, the first jobs to notice are of dozens of
+// parts.
 type lane struct {
 	queues  []*shardQueue // by shard
 	senders int
@@ -59,30 +60,31 @@ const (
 )
 
 // maxSenders bounds the batches in flight in each lane. A deployment that answers or
-// hangs as a whole is not faster for more than a few, so that there a batch is larger
+// hangs as a whole is not faster with more than a few, so a batch is larger there
 // instead where senders do not keep up.
 var maxSenders = map[bool][2]int{true: {promptLane: shards + maxFurther, slowLane: 8}, false: {promptLane: 4, slowLane: 4}}
 
-// maxFurther is how many batches of the prompt lane are under way for parts of a Cluster, or
-// for a quorum, of which one is already. The first one of a part need not wait for others.
+// maxFurther is how many batches of the prompt lane may be under way for parts of a Cluster,
+// or for a quorum, that have one under way already. The first batch of a part need not wait
+// for others.
 const maxFurther = 15
 
 const (
-	// hungTime is how long a batch without any reply is under way that has hung. One that fails
-	// sooner, and as often as it likes, keeps no sender from the others.
+	// hungTime is how long a batch without any reply is under way before it counts as hung. One
+	// that fails sooner, however often, keeps no sender from the others.
 	hungTime = 100 * time.Millisecond
-	// hungOften is from when on how often makes no difference.
+	// hungOften is the number of times beyond which more make no difference.
 	hungOften = 2
 )
 
-// hungSenders bounds how many senders of the slow lane serve the parts of a Cluster that have not
-// hung last, that have once, and that have oftener. Of a dead node there may be dozens of parts;
-// they leave a sender to those of a node that is well, and one that was not for a moment only
-// does not queue with them. None is without senders for good.
+// hungSenders bounds how many senders of the slow lane serve the parts of a Cluster that did not
+// hang last, that hung once, and that hung more often. A dead node may have dozens of parts. They
+// leave a sender to the parts of a node that is well, and a part that was not well only for a
+// moment does not queue with them. None is without senders for good.
 var hungSenders = [...]int{0: 7, 1: 4, hungOften: 3}
 
 // maxBatch is how many jobs share a request at most. The server serves nobody else
-// meanwhile, so that it should not be more.
+// meanwhile, so it should not be more.
 func (w *watchdog) maxBatch() int {
 	if w.deployment.sharded() {
 		return batchSize
@@ -90,8 +92,9 @@ func (w *watchdog) maxBatch() int {
 	return 4 * batchSize
 }
 
-// fill is how many are given to the lanes at once if some may be early. Of the work of
-// a renewal much is to wake up for it, so that it pays to wake up for several batches.
+// fill is how many jobs are given to the lanes at once if some may be early. Much of
+// the work of a renewal is to wake up for it, so it pays to wake up for several
+// batches.
 func (w *watchdog) fill() int {
 	if w.deployment.sharded() {
 		return batchSize
@@ -127,8 +130,8 @@ func (l *lane) put(j *job) {
 }
 
 // next is the queue whose turn it is, and how its part of the deployment has hung, of which
-// the prompt lane takes no note; nil if no job can be served. First come those that have hung
-// least, and of these who has waited for longest. It needs w.mu.
+// the prompt lane takes no note. The queue is nil if no job can be served. Queues that have
+// hung least come first, and of these the one that has waited longest. It needs w.mu.
 func (w *watchdog) next(i int) (next *shardQueue, hung uint8) {
 	l, sharded := &w.lanes[i], w.deployment.sharded()
 	for n, q := range l.queues {
@@ -162,8 +165,9 @@ func (w *watchdog) staff(i int) {
 }
 
 // relieve has another sender begin with what a batch leaves, as the batch may hang: at
-// once where that may be for another server, and else when the batch takes long, so that
-// those whom the server serves besides need not wait for several. It needs w.mu.
+// once where what is left may be for another server, and otherwise when the batch takes
+// long, so that others whom the server serves need not wait for several batches. It
+// needs w.mu.
 func (w *watchdog) relieve(i int) {
 	switch {
 	case i == slowLane || w.deployment.sharded():

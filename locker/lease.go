@@ -33,8 +33,8 @@ type Lease struct {
 	cancel context.CancelCauseFunc
 }
 
-// noCopy has go vet say where a Lease is copied: a copy is not told of the loss, and gives up
-// nothing.
+// noCopy has go vet report where a Lease is copied: a copy is not told of the loss, and gives
+// up nothing.
 type noCopy struct{}
 
 var _ sync.Locker = (*noCopy)(nil)
@@ -242,9 +242,9 @@ func (l *Lease) lengthen(ctx context.Context, ttl time.Duration) (over, err erro
 	return over, err
 }
 
-// startExtension notes a request that is about to lengthen l, or tells why l is over: who gives
-// the lock up or passes it on after that knows what it may arm, and what is armed for who
-// held it before is not asked of the next.
+// startExtension notes a request that is about to lengthen l, or returns why l is over. Whoever
+// gives the lock up or passes it on after that knows what the request may arm, and what is
+// armed for an earlier holder is not asked of the next.
 func (t *tenure) startExtension(l *Lease, ttl time.Duration) (over error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

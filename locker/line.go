@@ -20,15 +20,15 @@ type line struct {
 
 	// The mutex of lines guards what follows.
 	led    bool    // somebody asks the server, or has been called to
-	behind bool    // others wait at the server, so that to ask without a place is in vain
+	behind bool    // others wait at the server, so that asking without a place is in vain
 	tenure *tenure // that the line holds; nil if none
 	past   *tenure // that it held before, while its leader has not been told more
 	// attempt is what a leader that gave up has left to the next, with its place in
-	// the queue. Only who leads uses it.
+	// the queue. Only the leader uses it.
 	attempt *attempt
 	reason  error // why the leader does not have the lock, as far as it knows
-	// silent is when the first request was made since which those who led have had no answer;
-	// zero if the last one was answered.
+	// silent is when the first request was made since the leaders last had an answer;
+	// zero if the last request was answered.
 	silent monoTime
 
 	first, last *waiter
@@ -41,8 +41,8 @@ type lines struct {
 	mu       sync.Mutex
 	byRecord map[string]*line // the first, see other
 	closed   bool
-	// To be used again. Whoever still knows a line that has ended finds that it does
-	// not hold the tenure that it asks about.
+	// Kept to be used again. Whoever still knows a line that has ended finds that the
+	// line does not hold the tenure in question.
 	idle    []*line
 	waiters []*waiter
 }
@@ -50,10 +50,10 @@ type lines struct {
 // maxSpares bounds how many lines and waiters are kept to be used again.
 const maxSpares = 128
 
-// standsInLine tells whether those who lock m stand in line for it. It is for mutexes whose
-// leases are renewed, since one that is not is good for its own TTL only. A policy of
-// its own makes a waiter ask the server at its own times. On a quorum nothing is
-// passed on, and who has an owner is granted by that.
+// standsInLine tells whether those who lock m stand in line for it. Lines are for mutexes
+// whose leases are renewed, since a lease that is not is good for its own TTL only. A
+// waiter with a policy of its own asks the server at its own times. On a quorum nothing is
+// passed on, and where there are owners the lock is granted by owner.
 func (m *Mutex) standsInLine() bool {
 	return m.mode == modeMutex && m.cfg.renew && m.cfg.retry == nil && m.client.quorum == nil
 }
@@ -149,7 +149,7 @@ func (s *lines) waited(m *Mutex) bool {
 	return ln != nil && (ln.led || ln.first != nil)
 }
 
-// close calls all who stand in line away; no tenure is passed on from here on.
+// close calls away all who stand in line; from here on no tenure is passed on.
 func (s *lines) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,8 +177,9 @@ func (ln *line) waits(t *tenure) bool {
 	return ln.passes(t)
 }
 
-// passes tells whether t goes to who stands first. It does not once somebody leads again: it
-// came before, and has its place at the server. It needs the mutex of lines.
+// passes tells whether t goes to the waiter who stands first. It does not once somebody
+// leads again: the leader came before, and has its place at the server. It needs the mutex
+// of lines.
 func (ln *line) passes(t *tenure) bool {
 	return ln.tenure == t && !ln.led && ln.first != nil
 }
@@ -194,8 +195,9 @@ func (ln *line) next(t *tenure) *waiter {
 	return ln.pop()
 }
 
-// precede makes who stands first the leader while t is held, which is not passed on any more:
-// its place in the queue is before those who come to the server from now on.
+// precede makes the waiter who stands first the leader while t, which is not passed on any
+// more, is held: the leader's place in the queue is before those who come to the server from
+// now on.
 func (ln *line) precede(t *tenure) {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
@@ -206,7 +208,7 @@ func (ln *line) precede(t *tenure) {
 }
 
 // vacate ends the line's holding of t, which is lost or was released. behind tells
-// that others wait at the server. led tells that somebody asks it already.
+// that others wait at the server. led tells that somebody asks the server already.
 func (ln *line) vacate(t *tenure, behind bool) (led bool) {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
@@ -224,8 +226,8 @@ func (ln *line) vacate(t *tenure, behind bool) (led bool) {
 	return false
 }
 
-// lead returns what the leader goes on with: the attempt of an earlier one, or else whether others
-// wait at the server, and what has been in the way, or nil.
+// lead returns what the leader goes on with: the attempt of an earlier leader, or else whether
+// others wait at the server, and what has been in the way, or nil.
 func (ln *line) lead() (a *attempt, behind bool, inTheWay *tenure) {
 	ln.lines.mu.Lock()
 	defer ln.lines.mu.Unlock()
@@ -278,18 +280,18 @@ func (ln *line) note(reason error) {
 	ln.reason, ln.past, ln.silent = reason, nil, 0
 }
 
-// unheard tells that the server was asked before begun, and has answered nobody since: what the
-// leader was told earlier, that others have the lock, says nothing to who has come after that. It
-// needs the mutex of lines.
+// unheard reports whether the server was asked before begun, and has answered nobody since: what
+// the leader was told earlier, that others have the lock, says nothing to a caller that has come
+// after that. It needs the mutex of lines.
 //
-// Where many leaders come and go, each may have left too early for its answer. A server that is
-// well is silent, too, then, but hardly for as long.
+// Where many leaders come and go, each may have left too early for its answer. Then a server
+// that is well is silent, too, but hardly for as long.
 func (ln *line) unheard(begun time.Time) bool {
 	return ln.silent != 0 && ln.silent.sub(begun) < 0 && -ln.silent.sub(time.Now()) > ln.mutex.attempt()/4
 }
 
-// stillLocked is reason, a *LockedError that the leader goes by, as far as it is one to who leads
-// now and has wanted the lock since begun.
+// stillLocked is reason, a *LockedError that the leader goes by, as far as it is a reason for the
+// caller that leads now and has wanted the lock since begun.
 func (ln *line) stillLocked(reason error, begun time.Time) error {
 	ln.lines.mu.Lock()
 	unheard, t := ln.unheard(begun), ln.inTheWay()

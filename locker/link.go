@@ -80,9 +80,9 @@ func (l *link) connect(ctx context.Context) (*connection, error) {
 	return l.dial(ctx)
 }
 
-// dial is connect without waiting for others that do the same. It is for what has more time
-// than a request, which must not wait for it: where packets are lost, it may try in vain
-// for as long as that, though a new try would succeed.
+// dial is connect without waiting for others that do the same. It is for callers that have
+// more time than a request. A request must not wait for such a dial: where packets are
+// lost, it may try in vain for all of that time, though a new try would succeed.
 func (l *link) dial(ctx context.Context) (*connection, error) {
 	if c := l.open.Load(); c != nil {
 		return c, nil
@@ -131,12 +131,12 @@ func (l *link) newConnection(conn driver.Conn) *connection {
 const (
 	// describeTime bounds what finding out about the deployment may take from a call.
 	describeTime = 500 * time.Millisecond
-	// describePause is how soon it is asked again that did not answer.
+	// describePause is how soon a deployment that did not answer is asked again.
 	describePause = time.Second
 )
 
-// describe finds out once whether it is a Cluster, and so how PUBLISH counts. Until there is an
-// answer it is taken for none, and that count is not trusted.
+// describe finds out once whether the deployment is a Cluster, and so how PUBLISH counts. Until
+// there is an answer, it is not taken for one, and that count is not trusted.
 func (l *link) describe(ctx context.Context, conn driver.Conn) {
 	d, ok := conn.(driver.Describer)
 	if !ok || l.described.Load() {
@@ -154,7 +154,8 @@ func (l *link) describe(ctx context.Context, conn driver.Conn) {
 	}
 }
 
-// describeAgain has that found out beside the calls where there was no answer, once in a while.
+// describeAgain has that found out beside the calls, once in a while, where there was no
+// answer.
 func (l *link) describeAgain(conn driver.Conn) {
 	now, last := time.Now(), l.asked.Load()
 	if now.Sub(*last) < describePause || !l.asked.CompareAndSwap(last, &now) {
@@ -255,7 +256,7 @@ func (l *link) doBatch(ctx context.Context, cmds []driver.Command) []driver.Resu
 	return results
 }
 
-// learn takes note of what a single command has come to, and returns what to say of it.
+// learn notes the outcome of a single command, and returns what to say of it.
 func (l *link) learn(ctx context.Context, conn driver.Conn, err error) error {
 	l.note(err)
 	if err == nil {
@@ -266,8 +267,8 @@ func (l *link) learn(ctx context.Context, conn driver.Conn, err error) error {
 	return results[0].Err
 }
 
-// unmask says what is to be mended where a node of a Cluster, which was given as a server, sends the
-// client to another node: nobody ever asks that, however long one waits.
+// unmask says what has to be mended where a node of a Cluster, which was given as a single server,
+// sends the client to another node: nobody ever asks that other node, however long one waits.
 func (l *link) unmask(ctx context.Context, conn driver.Conn, results []driver.Result) {
 	if !l.described.Load() || l.cluster.Load() || !slices.ContainsFunc(results, moved) || !l.misleads(ctx, conn) {
 		return
@@ -284,9 +285,10 @@ func moved(r driver.Result) bool {
 	return ok && reply.Code == "MOVED"
 }
 
-// misleads asks the server itself whether it is a node of a Cluster, of which it has a part: a proxy that
-// spreads the keys over one may pass a MOVED on, and goes to the right node soon. So it is where there is
-// but one part, whose former master sends all to the new one, and the address leads there soon.
+// misleads asks the server itself whether it is a node of a Cluster and has a part of it. A proxy
+// that spreads the keys over a Cluster may pass a MOVED on, and goes to the right node soon. The
+// same holds where there is only one part: its former master sends everything to the new one, and
+// the address leads there soon.
 func (l *link) misleads(ctx context.Context, conn driver.Conn) bool {
 	if l.misled.Load() {
 		return true

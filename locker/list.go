@@ -81,8 +81,8 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Found, error
 	}
 }
 
-// listFailure tells how the walk has ended at each node of a quorum, or, where that was for what all
-// nodes were asked together, how they have voted.
+// listFailure tells how the walk has ended at each node of a quorum, or, where it ended over what
+// all nodes were asked together, how they have voted.
 func listFailure(votes ballot) error {
 	for _, v := range votes {
 		if vote, ok := errors.AsType[*QuorumError](v.Err); ok {
@@ -128,7 +128,8 @@ func (l *listing) walk(ctx context.Context, link *link) error {
 
 // forgotten returns an errNew if the node of a quorum may have forgotten a lock.
 func (l *listing) forgotten(ctx context.Context, link *link) error {
-	// An ACL that lets locks be taken lets these keys be named. There is no lock at any of them.
+	// An ACL that allows locks to be taken allows these keys to be named. There is no lock at
+	// any of them.
 	c := l.client.lookCall(inspectScript, []string{sidePrefix + "l", sidePrefix + "l"})
 	return l.ask(ctx, func(ctx context.Context) error {
 		v, err := link.run(ctx, c)
@@ -174,8 +175,8 @@ func cutOff(ctx context.Context, err error) error {
 	return &failedError{text: bare(cause) + ": " + bare(err), reasons: []error{cause, err}}
 }
 
-// masters returns a key for each master, by which what is meant for it finds its way
-// there, or one empty key where there is only one.
+// masters returns a key for each master, by which a command that is meant for that
+// master finds its way there, or one empty key where there is only one master.
 func (l *listing) masters(ctx context.Context, link *link) ([]string, error) {
 	var slots driver.Value
 	err := l.ask(ctx, func(ctx context.Context) (err error) {
@@ -222,8 +223,9 @@ func masterKeys(slots driver.Value) ([]string, error) {
 		}
 		if master := fmt.Sprint(fields[2]); !known[master] {
 			known[master] = true
-			// A key that is not there leads to the other master where its slot is on its way, as the
-			// first or last of a range is that is being moved. An ACL that lets locks be taken lets it be named.
+			// A key that does not exist leads to the other master where its slot is on its way
+			// there, as the first or last slot of a range is while the range is being moved. An ACL
+			// that allows locks to be taken allows the key to be named.
 			keys = append(keys, sidePrefix+"s:{"+slotTags()[(first+last)/2]+"}")
 		}
 	}

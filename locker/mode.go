@@ -10,7 +10,7 @@ const (
 	modeWrite     mode = 'w'
 )
 
-// owned tells that leases have an owner who can re-enter.
+// owned reports whether leases have an owner who can re-enter.
 func (m mode) owned() bool { return m != modeMutex }
 
 func (m mode) family() *family {

@@ -10,11 +10,11 @@ var processStart = time.Now()
 
 func monoTimeOf(t time.Time) monoTime { return monoTime(t.Sub(processStart)) }
 
-// time is it as others measure by. People are shown what [monoTime.sub] makes of it: the wall
-// clock may have been set since the process began.
+// time returns m in the form that others measure by. People are shown what [monoTime.sub]
+// makes of it: the wall clock may have been set since the process began.
 func (m monoTime) time() time.Time { return processStart.Add(time.Duration(m)) }
 
 func (m monoTime) sub(t time.Time) time.Duration { return time.Duration(m - monoTimeOf(t)) }
 
-// after is false of no time.
+// after is false for the zero monoTime, which is no time.
 func (m monoTime) after(t time.Time) bool { return m != 0 && m > monoTimeOf(t) }

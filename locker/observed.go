@@ -16,7 +16,7 @@ func (m *Mutex) observed(ctx context.Context, op string, take func(context.Conte
 	if o == nil {
 		return take(ctx)
 	}
-	_ = ctx.Err() // with a nil ctx it panics, of which an observer could make one that does not
+	_ = ctx.Err() // with a nil ctx it panics; an observer could make of that a context that does not
 	ctx = o.lockStart(ctx, LockStart{info, op})
 	begun, ended := time.Now(), false
 	defer func() {
@@ -44,7 +44,7 @@ func (m *Mutex) observed(ctx context.Context, op string, take func(context.Conte
 // errPanicked is what observers are told of a call that has not returned.
 var errPanicked = errors.New("locker: the call panicked")
 
-// A route is how a lease was had. It is set before anybody else knows the lease.
+// A route is how a lease was acquired. It is set before anybody else knows the lease.
 type route byte
 
 const (
@@ -61,12 +61,12 @@ func (r route) public() Route {
 // An observation is what is kept of a lease for the event of its end.
 type observation struct {
 	ctx   context.Context // of the call that took the lock
-	since time.Time       // when it was had
+	since time.Time       // when it was acquired
 	end   time.Time       // when it was given up; zero while it is held
 	left  time.Duration   // at that time
 }
 
-// observe has the end of the lease told from now on, also if it has come already.
+// observe has the end of the lease told from now on, even if it has come already.
 func (l *Lease) observe(o *observation) {
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()

@@ -138,7 +138,7 @@ var outcomes = []struct {
 }{
 	{ErrClosed, "closed"}, {ErrInvalid, "invalid"}, {ErrDeadlock, "deadlock"}, {ErrForeign, "foreign"},
 	{ErrTooManyWaiters, "crowded"},
-	{context.Canceled, "canceled"}, // no word about the server, also where that was away
+	{context.Canceled, "canceled"}, // no word about the server, even where that was away
 	{ErrLost, "absent"}, {ErrReleased, "absent"}, {ErrNotHeld, "absent"},
 	{ErrUnavailable, "unavailable"}, // before what an outage makes of most calls
 	{ErrWaitTimeout, "timeout"}, {context.DeadlineExceeded, "timeout"},

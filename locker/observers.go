@@ -10,8 +10,8 @@ import (
 type observers struct {
 	list []Observer
 
-	// What is told by a goroutine of its own, which exists while there is something.
-	// So neither a tenure's mutex is held nor a renewal delayed.
+	// What is told by a goroutine of its own, which exists while there is something to
+	// tell. So no tenure's mutex is held for it, and no renewal is delayed.
 	mu    sync.Mutex
 	queue []func()
 	idle  chan struct{} // closed when that goroutine ends; nil if there is none

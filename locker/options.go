@@ -76,7 +76,7 @@ type lockConfig struct {
 	chosen         string        // the option of this list that has set the mode
 	readTTL        time.Duration // of a reader, if it differs
 	owner          Owner
-	problem        error // the first option that cannot be
+	problem        error // the first option that is impossible
 }
 
 func (c *lockConfig) reject(problem string) {

@@ -2,16 +2,17 @@ package locker
 
 import "time"
 
-// An owner that has a hold takes another past the queue, for to wait for those who wait
-// for that one would be a deadlock. To find it among thousands costs the server a walk
-// through all, so a request says what is known: the id of a hold, or one of these.
+// An owner that has a hold takes another past the queue, since waiting for those who
+// wait for that hold would be a deadlock. Finding the hold among thousands costs the
+// server a walk through all of them, so a request says what is known: the id of a hold,
+// or one of these.
 const (
 	noHold       = "-" // the owner has none, as it was made for the attempt
 	noHoldLately = "=" // it had none a while ago
 )
 
-// lookAgain is how long a waiter relies on the latter. What its owner has got at this client
-// is known at once; this is for an owner of the same name in another process.
+// lookAgain is how long a waiter relies on noHoldLately. What its owner has got at this
+// client is known at once; this is for an owner of the same name in another process.
 const lookAgain = 30 * time.Second
 
 // tellHolds sets what the next request says of other holds of the owner.
@@ -36,8 +37,9 @@ func (a *attempt) noteHolds(err error) {
 	}
 }
 
-// reads returns the id of a hold by which the owner reads, if one is known. Of its others
-// the server learns by itself: it meets them where it looks who is in the way.
+// reads returns the id of a hold by which the owner reads, if one is known. Of the
+// owner's other holds the server learns by itself: it meets them where it looks who is in
+// the way.
 func (h *holdings) reads(m *Mutex, o Owner) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

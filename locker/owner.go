@@ -93,7 +93,7 @@ func (m *Mutex) sameLock(l *Lease) bool {
 	return l.mutex.client == m.client && l.mutex.keys.record == m.keys.record
 }
 
-// deadlock returns an error if to wait for the lock would be to wait for a lease that
+// deadlock returns an error if waiting for the lock would mean waiting for a lease that
 // ctx carries, and so for the caller itself.
 func (m *Mutex) deadlock(ctx context.Context, owner Owner) error {
 	for l := range leases(ctx) {

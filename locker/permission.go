@@ -50,8 +50,8 @@ func (e *PermissionError) Is(target error) bool { return target == ErrPermission
 // Unwrap returns the driver's error, which has the reply in its chain.
 func (e *PermissionError) Unwrap() error { return e.err }
 
-// forbidden makes the reply of a server that lacks a permission, in the chain of err, a
-// *PermissionError. Any other err stays what it is.
+// forbidden turns a server's reply that a permission is missing, in the chain of err,
+// into a *PermissionError. Any other err stays what it is.
 func forbidden(err error) error {
 	reply, ok := errors.AsType[*driver.ServerError](err)
 	if !ok || errors.Is(err, ErrPermission) || !slices.ContainsFunc(refusals, func(text string) bool { return strings.Contains(reply.Message, text) }) {
@@ -60,31 +60,33 @@ func forbidden(err error) error {
 	return &PermissionError{Grant: missingRules(reply.Message), Reply: reply, err: err}
 }
 
-// What is told to be missing where the server does not name it: a pattern for keys, or anything.
+// What is said to be missing where the server does not name it: a pattern for keys, or anything.
 const (
 	keyRules = "~<names> ~__golocker:*"
 	allRules = "~<names> " + neededRules
 )
 
-// aboutKeys tells that a permission is missing for what keys are called, which may be so of one lock.
+// aboutKeys reports whether a permission is missing for the names of keys, which may be so for one
+// lock only.
 func aboutKeys(err error) bool {
 	refusal, ok := errors.AsType[*PermissionError](forbidden(err))
 	return ok && refusal.Grant == keyRules
 }
 
-// midway tells that a permission is missing for a command of a script, which is then over
-// with what it has done so far. What is refused as a whole has done nothing.
+// midway reports whether a permission is missing for a command of a script, which then
+// ends with what it has done so far. A request that is refused as a whole has done
+// nothing.
 func midway(err error) bool {
 	refusal, ok := errors.AsType[*PermissionError](forbidden(err))
 	return ok && strings.Contains(refusal.Reply.Message, "script")
 }
 
-// refusals are how servers begin to say that a permission is missing. To what a script
-// runs they give the code ERR.
+// refusals are how servers begin to say that a permission is missing. For commands that
+// a script runs, they give the code ERR.
 var refusals = []string{"NOPERM ", "ACL failure in script", "The user executing the script can't"}
 
 // missingRules reads a refusal. Servers word it in different ways: some name the command,
-// none the key, and a script's refusal does not tell the command before Redis 7.2.
+// none the key, and a script's refusal does not name the command before Redis 7.2.
 func missingRules(refusal string) string {
 	if _, rest, ok := strings.Cut(refusal, "run the '"); ok {
 		if command, _, ok := strings.Cut(rest, "'"); ok {

@@ -32,7 +32,7 @@ type pipeline[T any] struct {
 }
 
 // soon is how long a server may take to answer without more requests being begun beside
-// the slow one, lest everything waits for two answers instead of one.
+// the slow one, lest everything wait for two answers instead of one.
 const soon = 5 * time.Millisecond
 
 // add has x sent, and does not wait for anything. It returns false if the pipeline is
@@ -57,7 +57,7 @@ func (p *pipeline[T]) add(x T) bool {
 	return true
 }
 
-// idle tells that nothing is waiting or under way.
+// idle reports whether nothing is waiting or under way.
 func (p *pipeline[T]) idle() bool { return p.senders.Load() == 0 }
 
 // start and watch are called with mu held.
@@ -100,8 +100,8 @@ func (p *pipeline[T]) relieve() {
 	p.watch()
 }
 
-// hurry has what is waiting sent, though the request under way may get no answer. It is for who is about to close
-// it, which stops the timer that would do so.
+// hurry has what is waiting sent, though the request under way may get no answer. It is for a
+// caller that is about to close the pipeline, which stops the timer that would do so.
 func (p *pipeline[T]) hurry() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,8 +145,8 @@ func (p *pipeline[T]) Run() {
 	}
 }
 
-// close ends the pipeline and waits for the requests under way, whose connection the
-// caller has closed before, with all that is waiting.
+// close ends the pipeline. It waits for the requests under way, whose connection the
+// caller has closed before, and for all that is waiting.
 func (p *pipeline[T]) close() {
 	p.mu.Lock()
 	p.closed = true

@@ -5,8 +5,9 @@ import (
 	"io"
 )
 
-// Clients and leases change while they are printed, which package fmt would read without
-// their locks, and all are connected to everything. So each prints what it is.
+// Clients and leases change while they are printed, and package fmt would read them
+// without their locks. Besides, each is connected to everything. So each prints what it
+// is.
 
 // Format prints the word locker.Client, whatever the verb.
 func (*Client) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "locker.Client") }

@@ -43,17 +43,17 @@ const (
 	// its data is left out, unless [QuorumConfig] says otherwise.
 	DefaultLongestTTL = time.Minute
 
-	// proposalSlack is how far from a node's own clock the token may lie that a
-	// client proposes, and at most a quarter of LongestTTL: twice as much and the
-	// difference of the nodes' clocks must stay below LongestTTL and the time that
-	// tokens are kept.
+	// proposalSlack is how far the token that a client proposes may lie from a node's
+	// own clock; it is at most a quarter of LongestTTL. Twice the slack together with
+	// the difference of the nodes' clocks must stay below LongestTTL and the time for
+	// which tokens are kept.
 	proposalSlack = 5 * time.Second
 	// markerLife is how long a node that nobody uses is remembered not to be new, or
 	// 4 times LongestTTL where that is longer.
 	markerLife = 30 * 24 * time.Hour
 	// A node is suspect when more than patience decisions in a row were made without it and
 	// it has been silent for half of NodeTimeout, which is longer than a round trip; or when
-	// maxLate inquiries are waiting for it that nobody else waits for, which is four round
+	// maxLate inquiries that nobody else waits for are waiting for it, which is four round
 	// trips' worth. Then no more than maxProbes wait for it, unless it is needed for a
 	// majority.
 	patience  = 16
@@ -217,8 +217,8 @@ func (q *quorum) refuse(why string) {
 	q.refused.Store(&err)
 }
 
-// introduced tells that all nodes have said who they are, or have failed to. Who has waited for the lock has
-// waited for a node that hangs as well.
+// introduced reports whether all nodes have said who they are, or have failed to. A caller that has
+// waited for the lock has waited for a node that hangs as well.
 func (q *quorum) introduced(b ballot) bool {
 	for i, n := range q.nodes {
 		if !n.known.Load() && !b[i].in && !n.silent() {

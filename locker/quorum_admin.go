@@ -12,10 +12,10 @@ import (
 
 // What an administrator asks of a quorum is asked of all nodes. The holds that a majority
 // knows are those of the lock; others are leftovers. A node that was not heard, or is so new
-// that it may have forgotten a lease, counts for those that know a hold: that a lock is free
-// is not said unless it is known.
+// that it may have forgotten a lease, counts among those that know a hold: that a lock is
+// free is not said unless it is known.
 
-// inspectVerdict makes one reply of those to inspect.
+// inspectVerdict makes one reply out of the replies to inspect.
 var inspectVerdict = knownVerdict(isLook, func(answers []answer, q quota) (driver.Value, bool) {
 	var known []nodeHold
 	foreign := map[string][]nodeHold{}
@@ -51,8 +51,9 @@ var inspectVerdict = knownVerdict(isLook, func(answers []answer, q quota) (drive
 	return []any{"none", nil, int64(-2), "0", waiters}, false
 })
 
-// breakVerdict makes one reply of those to break. That a lease was ended is told wherever it was:
-// who has looked knows that a majority had it, or wants to be rid of it at a minority.
+// breakVerdict makes one reply out of the replies to break. That a lease was ended is told
+// wherever it was: a caller that has looked knows that a majority had it, or wants to be rid of
+// it at a minority.
 var breakVerdict = knownVerdict(isBreak, func(answers []answer, q quota) (driver.Value, bool) {
 	var ended, others []nodeHold
 	var foreign driver.Value
@@ -85,7 +86,8 @@ var breakVerdict = knownVerdict(isBreak, func(answers []answer, q quota) (driver
 	return []any{int64(0)}, false
 })
 
-// isLook and isBreak tell that a node's answer has the form of one to inspect, or to break.
+// isLook and isBreak report whether a node's answer has the form of one to inspect, or to
+// break.
 func isLook(v driver.Value) bool {
 	list, ok := v.([]any)
 	return ok && len(list) == 5
@@ -138,8 +140,8 @@ func nodeHolds(by answer, record, left, now any) []nodeHold {
 	return nil
 }
 
-// common makes a record of the holds that so many nodes know as q says, and for how long
-// they still will. It is nil if there are none.
+// common makes a record of the holds that as many nodes know as q says, and returns for
+// how long they still will. The record is nil if there are none.
 func common(known []nodeHold, q quota) (record driver.Value, left int64) {
 	var order []string
 	byID := map[string][]nodeHold{}
@@ -149,7 +151,8 @@ func common(known []nodeHold, q quota) (record driver.Value, left int64) {
 		}
 		byID[h.id] = append(byID[h.id], h)
 	}
-	// Of several mutexes, which may be where nodes do not say what they have, that of most nodes.
+	// Of several mutexes, which there may be where nodes do not say what they have, that of most
+	// nodes.
 	slices.SortStableFunc(order, func(a, b string) int {
 		return cmp.Or(len(byID[b])-len(byID[a]), old(byID[b])-old(byID[a]))
 	})

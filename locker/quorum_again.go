@@ -10,14 +10,15 @@ import (
 
 // A node may have said that others have the lock when a majority had given it: a contender that lost
 // the vote held it there for a moment, or somebody's release has not reached it. Such a node is asked
-// again, as long as the lease is held. Else a lease that was contended for would stand on a bare
-// majority for the whole of its life, and be lost with one of its nodes.
+// again, as long as the lease is held. Otherwise a lease that was contended for would stand on a
+// bare majority for the whole of its life, and be lost with one of its nodes.
 //
-// That is no renewal which brings a lease back to a node that has forgotten it: one that says no has
-// nothing of the lease, and the request is the late first step that [rest.ask] makes at those that were not asked.
-// One that cannot be reached then, or is loading its data, has nothing of it either, and has its next turn.
-// A node that may have had the lease is never asked again: it has said yes, or not answered,
-// be it to an earlier request of the same attempt, or takes no part since it may have forgotten.
+// This is no renewal that brings a lease back to a node which has forgotten it: a node that says no
+// has nothing of the lease, and the request is the late first step that [rest.ask] makes at the
+// nodes that were not asked. A node that cannot be reached then, or is loading its data, has
+// nothing of the lease either, and has its next turn. A node that may have had the lease is never
+// asked again: it has said yes; or it has not answered, be it to an earlier request of the same
+// attempt; or it takes no part since it may have forgotten.
 
 // A returning is the nodes of a lease that are to be asked again.
 type returning struct {
@@ -26,13 +27,15 @@ type returning struct {
 	at    time.Time // when they are; zero if there are none
 }
 
-// againPause is after how long a node is asked again at least, and five times as much at most. Who
-// lost the vote gives back what it has within a few round trips. From one time to the next it is 4 times
-// longer, until it is beyond the longest TTL: so long what a missed release has left stands in the way.
+// againPause is after how long a node is asked again at least, and five times as much is the most.
+// A contender that lost the vote gives back what it has within a few round trips. From one time to
+// the next the pause is 4 times longer, until it is beyond the longest TTL: for so long, what a
+// missed release has left stands in the way.
 const againPause = 20 * time.Millisecond
 
-// refuses tells of the answer to a call for a lock that the node has nothing of it, and might have given
-// it at another time: it is not free there, or the node was asked too little.
+// refuses reports whether the answer to a call for a lock says that the node has nothing of the
+// lock, and might have given it at another time: the lock is not free there, or the node was asked
+// too little.
 func refuses(r driver.Result) bool {
 	if r.Err != nil {
 		return false
@@ -41,8 +44,9 @@ func refuses(r driver.Result) bool {
 	return r.Value == nil || ok && (status == 0 || status == 2) // see [request.acquired], and [node.set]
 }
 
-// failsNow tells of the answer to a call for a lock that the node has nothing of it by that, and may do what it is
-// asked another time: it was not reached, or is loading its data.
+// failsNow reports whether the answer to a call for a lock says that the node has nothing of the
+// lock by that call, and may do what it is asked another time: it was not reached, or is loading
+// its data.
 func failsNow(r driver.Result) bool {
 	switch driver.OutcomeOf(r.Err) {
 	case driver.OutcomeNotSent:
@@ -53,8 +57,8 @@ func failsNow(r driver.Result) bool {
 	return false
 }
 
-// hears has the rest told what those of the nodes answer to round that have not yet. The doubtful ones may have had
-// the lease before.
+// hears has the rest told what those of the nodes that have not answered yet answer to round. The
+// doubtful nodes may have had the lease before.
 func (r *rest) hears(round *round, nodes, doubtful nodeSet) {
 	if nodes == 0 {
 		return
@@ -118,7 +122,8 @@ func (r *rest) settle() bool {
 	return true
 }
 
-// begin tells that the lease is held, and whether nodes are to be asked again. It may be called on nil.
+// begin is told that the lease is held, and returns whether nodes are to be asked again. It may be
+// called on nil.
 func (r *rest) begin(t *tenure) bool {
 	if r == nil {
 		return false
@@ -142,8 +147,9 @@ func (r *rest) nextAsking() time.Time {
 	return r.again.at
 }
 
-// askAgain asks them if it is time. It is for who knows that the lease is held, for so much longer unless it is
-// renewed: what the nodes give lasts no longer than what the others have given, as no answer is waited for. It may be called on nil.
+// askAgain asks these nodes if it is time. The caller must know that the lease is held, for left
+// longer unless it is renewed: what the nodes give lasts no longer than what the others have given,
+// as no answer is waited for. It may be called on nil.
 func (r *rest) askAgain(now time.Time, left time.Duration) {
 	if at := r.nextAsking(); at.IsZero() || now.Before(at) {
 		return
@@ -167,7 +173,7 @@ func (r *rest) askAgain(now time.Time, left time.Duration) {
 }
 
 // arming is the call, made by [acquireCall], with another TTL. It takes no place in the queue of a node that
-// refuses still, as that which makes it holds the lock.
+// still refuses, as whoever makes it holds the lock.
 func (c call) arming(ttl time.Duration) call {
 	c.command.Args = slices.Clone(c.command.Args)
 	args := c.args()
@@ -175,7 +181,7 @@ func (c call) arming(ttl time.Duration) call {
 	return c
 }
 
-// replan has the watchdog know of a time that has been settled.
+// replan lets the watchdog know of a time that has been settled.
 func (t *tenure) replan() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 // A bid is the SET that leads up to a lock, at the nodes that are asked first.
 //
 // A script that arrives after its id is over takes nothing, since the server has been told
-// to remember that. SET cannot know of it: where the node was so slow that what ends the
-// lease, or the attempt, has overtaken it on another connection, the node would keep the
-// lock for a whole TTL. So that is put to the node once more, as soon as SET is answered or has
-// had its time.
+// to remember that. SET cannot know of it: where the node was so slow that the request that
+// ends the lease, or the attempt, has overtaken SET on another connection, the node would keep
+// the lock for a whole TTL. So that request is put to the node once more, as soon as SET is
+// answered or has had its time.
 type bid struct {
 	moot atomic.Bool // what has not gone out by now never does
 	late atomic.Bool // a node had not answered when it was decided
@@ -43,7 +43,8 @@ func (b *bid) end(by call) {
 	}
 }
 
-// answer is told how a node has answered SET that had not when it was decided.
+// answer is told how a node that had not answered SET when it was decided has answered
+// it.
 func (b *bid) answer(n *node, set driver.Result) {
 	if set.Err == nil && set.Value == nil || set.Err != nil && driver.OutcomeOf(set.Err) != driver.OutcomeUnknown {
 		return // there is nothing to end here
@@ -64,7 +65,8 @@ func (b *bid) answer(n *node, set driver.Result) {
 	}
 }
 
-// owes tells that the node is told what ends the lease for want of an answer to SET. It may be called on nil.
+// owes reports whether the node is told what ends the lease for want of an answer to SET. It may be
+// called on nil.
 func (b *bid) owes(place int) bool {
 	if b == nil {
 		return false

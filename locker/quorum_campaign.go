@@ -14,14 +14,14 @@ type try struct {
 	more  bool // another one follows that may do better
 }
 
-// acquire takes the lock at a majority of the nodes, or says why it was not had. Then
-// some nodes may have given it all the same, which taken tells; it is for the caller
-// to ask again under the same id, or to end the attempt by [quorum.giveUp] and to make
-// the next one under another.
+// acquire takes the lock at a majority of the nodes, or says why it could not. In that
+// case some nodes may have given the lock all the same, which taken tells. It is then
+// for the caller to ask again under the same id, or to end the attempt by
+// [quorum.giveUp] and to make the next one under another id.
 //
-// A first try asks a majority of the nodes. The others, which rest is then with those that
-// were asked too little, are for the caller to have asked. scripted tells whether more was asked than what leads up: then the
-// server has to know for a while that the id is over.
+// A first try asks a majority of the nodes. The others are for the caller to have asked: left is
+// these nodes, together with those that were asked too little. scripted tells whether more was
+// asked than what leads up: then the server has to know for a while that the id is over.
 func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, taken *taken) (token Token, left *rest, scripted bool, err error) {
 	offer := q.offer()
 	c := campaign{q: q, request: r, try: try, full: acquireCall(r, p, q.trusted(), offer), read: q.reader(r, taken), taken: taken}
@@ -33,7 +33,8 @@ func (q *quorum) acquire(ctx context.Context, r *request, p place, try try, take
 		c.put(ctx, question{calls: []call{c.full}})
 	}
 	if !try.more && errors.Is(c.err, ErrLocked) && c.got.ballot.hinges() && ctx.Err() == nil {
-		// Whoever tries once is not told that others have the lock because a node was spared.
+		// A caller that tries once is not told that others have the lock because a node was
+		// spared.
 		c.insist(ctx)
 	}
 	if c.err != nil && q.cfg.Bootstrap && q.bootstrap(ctx, c.got.ballot) {
@@ -97,11 +98,11 @@ func (c *campaign) open(ctx context.Context) {
 	c.scripted = !leadOnly
 }
 
-// ledUp tells that nodes were led up to by less than the script for all cases.
+// ledUp reports whether nodes were led up to by less than the script for all cases.
 func (c *campaign) ledUp() bool { return c.lead != nil && c.lead[0].script != c.full.script }
 
-// toldLittle tells that the script for all cases would say more than what led up to it: for how
-// long a node is new, or who holds the lock.
+// toldLittle reports whether the script for all cases would say more than what led up to it:
+// for how long a node is new, or who holds the lock.
 func (c *campaign) toldLittle() bool {
 	if c.err == nil || !c.ledUp() {
 		return false
@@ -109,7 +110,7 @@ func (c *campaign) toldLittle() bool {
 	return c.got.ballot.count(isNew)+c.got.ballot.count(isNotTold) > 0 || !c.try.brief && errors.Is(c.err, ErrLocked)
 }
 
-// insist asks also the nodes that are spared. An answer that is no better than the one before is
+// insist also asks the nodes that are spared. An answer that is no better than the one before is
 // left out: the node does not answer.
 func (c *campaign) insist(ctx context.Context) {
 	got, err := c.got, c.err

@@ -3,7 +3,7 @@ package locker
 import "sync"
 
 // diskless are the nodes of a quorum that keep nothing on a disk. That is no danger unless
-// tokens are used: who takes a fenced lock is told of it, once.
+// tokens are used: a client that takes a fenced lock is told of it, once.
 type diskless struct {
 	warn func(node int) // nil if nobody listens
 

@@ -47,15 +47,15 @@ func (e *QuorumError) Error() string {
 	return b.String()
 }
 
-// mostDone tells of the error of a call that all nodes were to execute that a majority
-// has.
+// mostDone reports whether err, of a call that all nodes were to execute, says that a
+// majority has executed it.
 func mostDone(err error) bool {
 	e, ok := errors.AsType[*QuorumError](err)
 	return ok && e.most
 }
 
-// someMayHave tells of the error of a call to all nodes that some have done what they were asked, or may have, although so
-// many have refused it that as a whole it has failed.
+// someMayHave reports whether err, of a call to all nodes, says that some have done what they were
+// asked, or may have, although so many have refused that the call as a whole has failed.
 func someMayHave(err error) bool {
 	e, ok := errors.AsType[*QuorumError](err)
 	return ok && slices.ContainsFunc(e.Votes, func(v Vote) bool {
@@ -63,8 +63,8 @@ func someMayHave(err error) bool {
 	})
 }
 
-// lacksNewNodes tells that a call has failed for want of the votes of nodes that are new, and of
-// no others: asking again at once is of no use.
+// lacksNewNodes reports whether a call has failed for want of the votes of nodes that are new,
+// and of no others: asking again at once is of no use.
 func lacksNewNodes(err error) bool {
 	e, ok := errors.AsType[*QuorumError](err)
 	if !ok {
@@ -88,11 +88,12 @@ func lacksNewNodes(err error) bool {
 	return young > 0 && (open == 0 || decided)
 }
 
-// leftOut tells of a node that was not asked, or not waited for.
+// leftOut reports whether err is of a node that was not asked, or not waited for.
 func leftOut(err error) bool { return errors.Is(err, errUnheard) || errors.Is(err, errUnasked) }
 
-// undecided tells that the lock is held by nobody, for all that is known: no majority
-// names the same holder, and none is a reader, of which there may be many.
+// undecided reports whether the lock is held by nobody, for all that is known: no
+// majority names the same holder, and no holder is a reader, of which there may be
+// many.
 func (e *QuorumError) undecided() bool {
 	nodes := map[string]int{}
 	for _, v := range e.Votes {
@@ -105,7 +106,8 @@ func (e *QuorumError) undecided() bool {
 	return true
 }
 
-// silent tells that a node has failed to say whether the lock can be had; one left out has not.
+// silent reports whether a node has failed to say whether the lock can be had; a node that was
+// left out has not failed to.
 func (e *QuorumError) silent() bool {
 	return slices.ContainsFunc(e.Votes, func(v Vote) bool {
 		return v.Err != nil && !answered(v.Err) && !leftOut(v.Err)

@@ -10,8 +10,8 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A quorum is one of different servers. Which a server is it tells by its run id, or else
-// by what the client has written there.
+// A quorum is made of different servers. Which server a node is, it tells by its run id,
+// or else by what the client has written there.
 
 // identify bars a node that is the same server as another one, or a Cluster, and lets
 // no lock be taken from then on. What the other nodes hold already can be released.
@@ -54,8 +54,8 @@ func (n *node) identify(ctx context.Context, conn driver.Conn) error {
 	return nil
 }
 
-// unmet tells that the node was barred before it was asked anything about a lock, and never
-// will be: it has nothing to be told.
+// unmet reports whether the node was barred before it was asked anything about a lock, and
+// so never will be asked: it has nothing to be told.
 func (n *node) unmet() bool { return n.barred.Load() && !n.known.Load() }
 
 // identify is [node.identify] of the node that is asked past the quorum, by its link.
@@ -81,8 +81,8 @@ func describe(ctx context.Context, conn driver.Conn) (driver.Topology, error) {
 // by mistake.
 const labelLife = 10 * time.Minute
 
-// label returns an id of a server that does not tell its run id: what this quorum's client has
-// written there first, by whichever node. It is empty where the user must not write it.
+// label returns an id for a server that does not tell its run id: what this quorum's client
+// wrote there first, by whichever node. It is empty where the user must not write it.
 func (q *quorum) label(ctx context.Context, conn driver.Conn) (string, error) {
 	key := labelPrefix + q.id
 	_, err := conn.Do(ctx, native("SET", key, newID(), "NX", "PX", millis(labelLife)).command)
@@ -112,8 +112,8 @@ func (n *node) isCluster() string {
 	return fmt.Sprintf("node %d of the quorum is a Cluster; give independent servers", n.place)
 }
 
-// unmask bars a node of a Cluster that was given as a server, so that its driver does not
-// know. It has a part of the keys, and answers where others are.
+// unmask bars a node of a Cluster that was given as a single server, so that its driver
+// does not know. Such a node has a part of the keys, and answers where the others are.
 func (n *node) unmask(results []driver.Result) {
 	for _, r := range results {
 		if reply, ok := errors.AsType[*driver.ServerError](r.Err); ok && slices.Contains([]string{"CROSSSLOT", "MOVED", "ASK"}, reply.Code) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A span is a context for all that is asked of the nodes in a short time, as one with a
-// timer of its own for each would cost more than the rest of asking.
+// A span is a context for all that is asked of the nodes in a short time. A context
+// with a timer of its own for each request would cost more than the rest of asking.
 type span struct {
 	context.Context           // ends when a node has had its time to answer
 	until           time.Time // what is asked later has another one

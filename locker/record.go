@@ -60,8 +60,8 @@ type Holder struct {
 const fingerprintLength = 16
 
 // fingerprint tells a lease from others, and is of no use to whoever gets to see it: by the id
-// itself, which a Holder would show to who prints it, the lease could be taken up. The scripts
-// make the same.
+// itself, which a Holder would show to anybody who prints it, the lease could be taken up. The
+// scripts make the same fingerprints.
 func fingerprint(id string) string { return sha1Hex(id)[:fingerprintLength] }
 
 // parseRecord reads what stands at a lock's key. What is not a record that this

@@ -18,12 +18,13 @@ func (a *attempt) reenter() (*Lease, bool) {
 	return lease, ok
 }
 
-// outerLost returns why the lease is over that the owner has re-entered by lease, or what keeps it
-// from being known: others may have written since it was lost, and no store would refuse the token of
-// lease.
+// outerLost returns why the lease that the owner has re-entered by lease is over, or what keeps
+// that from being known: others may have written since it was lost, and no store would refuse the
+// token of lease.
 //
-// A server that was told of a hold gives what is taken within it the token of that, and a larger one
-// where it has lost the hold. From a larger token nothing follows otherwise, and the server is asked.
+// A server that was told of a hold gives whatever is taken within it the token of that hold, and a
+// larger one where it has lost the hold. Otherwise nothing follows from a larger token, and the
+// server is asked.
 func (a *attempt) outerLost(ctx context.Context, lease *Lease, wait bool) error {
 	t := a.outer
 	if t == nil || t.token == 0 || !a.req.fenced || a.req.mode == modeRead || lease.token == t.token {

@@ -165,10 +165,10 @@ func (t *tenure) reply(sent, now moment, v driver.Value, err error) {
 	case errors.Is(err, ErrNotHeld):
 		t.lose(err)
 	default:
-		// One that was never sent says less than what came before, unless that is
-		// because the server has refused the user. One without an answer says less
-		// than a refusal that will not go away by itself, and less than anything if
-		// it had less time than others.
+		// A renewal that was never sent says less than what came before, unless that is
+		// because the server has refused the user. A renewal without an answer says
+		// less than a refusal that will not go away by itself, and less than anything
+		// if it had less time than others.
 		_, refused := errors.AsType[*driver.ServerError](err)
 		final := t.lastErr != nil && !transient(t.lastErr)
 		says := driver.OutcomeOf(err) != driver.OutcomeNotSent && !cutShort(err, now.at.Sub(sent.at), t.mutex.attempt())

@@ -10,8 +10,8 @@ import (
 const (
 	// linesEvery is how often renewals that went alike have a line, at most.
 	linesEvery = time.Second
-	// calmTime is for how long no renewal must have failed until they are said to succeed again.
-	// It is longer than the tries of one lease are apart, where those of others succeed.
+	// calmTime is for how long no renewal must have failed before renewals are said to succeed
+	// again. It is longer than the tries of one lease are apart, where those of others succeed.
 	calmTime = 5 * time.Second
 
 	renewalFailed, renewalLate = "renewal failed", "renewal was late"
@@ -21,8 +21,8 @@ const (
 // outage each of them fails several times a second, and all of them are late when it is over.
 // So there is a line for the first, and one a second at most for all that follow.
 //
-// It is told of one renewal after another, and needs no mutex. Nor has it a timer: what there is to
-// tell is told when the next renewal is.
+// It is told of one renewal after another, and so needs no mutex. Nor does it have a timer: what
+// there is to tell is told at the next renewal.
 type renewalLogger struct {
 	logger
 	failed, late alike
@@ -48,12 +48,12 @@ func (r *renewalLogger) renewal(e Renewal) {
 	}
 }
 
-// note counts e. Those that have no line yet have one of their own where they were some time ago:
-// what happens now is about other locks than an outage that is over.
+// note counts e. Those before it that have no line yet get one of their own where they were some
+// time ago: what happens now is about other locks than an outage that is over.
 func (r *renewalLogger) note(some *alike, text string, e Renewal, present time.Time) {
 	if some.n > 0 && present.Sub(some.last) >= calmTime {
 		r.write(some, text, present)
-		some.told = time.Time{} // which keeps this one from none
+		some.told = time.Time{} // so that this one has a line as well
 	}
 	some.add(e, present)
 }
@@ -65,7 +65,7 @@ func (r *renewalLogger) tell(some *alike, text string, present time.Time) {
 	}
 }
 
-// write tells when it was, too, where that is not when it is told.
+// write also tells when the last renewal was, where that is not when it is told.
 func (r *renewalLogger) write(some *alike, text string, present time.Time) {
 	e := some.worst
 	attrs := about(e.LockInfo, slog.Duration("left", e.Left), slog.Duration("late", e.Late), slog.Duration("took", e.Took),

@@ -12,8 +12,8 @@ import (
 // the rest of a request, it is kept for the next one, unless it has ended or it is not
 // certain that nobody heeds it any more.
 //
-// It is tied to the caller's context only when somebody wants to be told of its end: who
-// waits for other things besides looks at both ([ends]).
+// It is tied to the caller's context only when somebody wants to be told of its end: a
+// goroutine that waits for other things besides looks at both ([ends]).
 type requestContext struct {
 	inner  context.Context // ends when this does
 	cancel context.CancelFunc
@@ -46,7 +46,7 @@ func newRequestContext(p *contextPool) *requestContext {
 	return c
 }
 
-// release ends the request, which has come to err.
+// release ends the request, whose outcome was err.
 func (c *requestContext) release(err error) { c.pool.release(c, err) }
 
 // serve makes it the context of another request.
@@ -103,9 +103,10 @@ func (c *requestContext) callerEnded() {
 	c.finish(whyEnded(caller.Err))
 }
 
-// whyEnded asks a context that has ended, in a goroutine that nobody else could recover: the
-// context of a request may be cancelled, be recycled, and panic from then on, or be another
-// request's, which has not ended. Package context panics where a context is done without a reason.
+// whyEnded asks a context that has ended why it has, in a goroutine in which nobody else could
+// recover. The context of a request may be cancelled and recycled, and from then on panic or be
+// another request's, which has not ended. Package context panics where a context is done without a
+// reason.
 func whyEnded(ask func() error) (why error) {
 	why = context.Canceled
 	defer func() { _ = recover() }()
@@ -184,7 +185,7 @@ func (c *requestContext) Err() error {
 	return err
 }
 
-// heedCaller ends it if the caller's context has, and it still serves that.
+// heedCaller ends c if the caller's context has ended and c still serves that.
 func (c *requestContext) heedCaller() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,11 +4,11 @@ import "time"
 
 // A schedule has jobs by their times, the earliest first: a timing wheel with a heap before it.
 //
-// Those that come next are in the heap. Those of the quarter of a minute after it lie in
-// buckets, one for each slot of time and in no order, from where they go into the heap
-// when their slot is next. With a hundred thousand jobs a heap of all would spend its
-// time on fetching jobs from memory. What is further away is in the heap, too: that has
-// to be renewed seldom.
+// Those that come next are in the heap. Those of the quarter of a minute after these lie
+// in buckets, one for each slot of time and in no order, from where they go into the
+// heap when their slot is next. With a hundred thousand jobs a heap of all would spend
+// its time on fetching jobs from memory. Jobs that are further away are in the heap,
+// too: these have to be renewed seldom.
 type schedule struct {
 	heap     []entry // each has four below it
 	buckets  [bucketCount]*job
@@ -86,8 +86,8 @@ func (s *schedule) first() *job {
 	return s.heap[0].job
 }
 
-// passed tells that first is later than now, so that new jobs go into the buckets from
-// there on.
+// passed is told that first is later than now, so that new jobs go into the buckets
+// from there on.
 func (s *schedule) passed(now time.Duration) { s.opened = max(s.opened, slotOf(now)) }
 
 // open puts the jobs of the next slot into the heap.

@@ -98,7 +98,7 @@ var (
 )
 
 // A family is the scripts that take and keep locks of one kind of record. Each
-// answers in the same way in both.
+// script answers in the same way in both families.
 type family struct {
 	acquire, renew, release, giveUp, attach, unattach, fence *script
 }
@@ -140,8 +140,8 @@ type script struct {
 	most    int     // how many calls of it may be made as one; see [bundle]
 }
 
-// newScript returns the script that the parts make. Lines that are comments are for who reads
-// them here: no server gets them.
+// newScript returns the script that the parts make. Lines that are comments are for those who
+// read them here: no server gets them.
 func newScript(parts ...string) *script {
 	var b strings.Builder
 	for line := range strings.Lines(strings.Join(parts, "")) {
@@ -216,7 +216,7 @@ func (l *link) run(ctx context.Context, c call) (driver.Value, error) {
 	return v, err
 }
 
-// commands are those of the road that is taken nearly always.
+// commands returns the commands of the road that is taken nearly always.
 func commands(calls []call) []driver.Command {
 	cmds := make([]driver.Command, len(calls))
 	for i, c := range calls {

@@ -24,9 +24,9 @@ func (t *sharedTimer) fireBy(at time.Time) {
 	}
 }
 
-// soonest is when a timer goes off that should at once. In a synctest bubble one that has expired from
-// the start is run in the goroutine that sets it; with the race detector Go 1.26 does so in
-// the one context of all timers of the bubble, whoever else is in it, and may crash.
+// soonest is when a timer that should go off at once does so. In a synctest bubble, a timer that
+// has expired from the start is run in the goroutine that sets it. With the race detector, Go 1.26
+// does so in the one context of all timers of the bubble, whoever else is in it, and may crash.
 const soonest = time.Nanosecond
 
 // fired notes that it is not set any more.

@@ -62,7 +62,8 @@ type request struct {
 	fenced bool
 	unfair bool
 
-	// otherHold is the id of one that the owner has, if one is known; or noHold or noHoldLately.
+	// otherHold is the id of a hold that the owner has, if one is known; or noHold or
+	// noHoldLately.
 	otherHold string
 
 	native [6]string // the arguments of the SET, which is made once
@@ -260,9 +261,9 @@ func renewCall(m *Mutex, id string, ttl time.Duration, fenced bool, agreed Token
 	return m.mode.family().renew.call(keys, []string{id, millis(ttl), keepFence(fenced, ttl), token})
 }
 
-// releaseCall ends a lease. Its id is remembered for so long, where a request that
-// takes the lock under it may still arrive. reservation is where it waited, or "": it may stand
-// there still, or again.
+// releaseCall ends a lease. Its id is remembered for as long as remember says, where a request
+// that takes the lock under it may still arrive. reservation is where it waited, or "": it may
+// stand there still, or again.
 func (s *store) releaseCall(m *Mutex, id, reservation string, remember time.Duration) call {
 	args := append(make([]string, 0, 4), id, s.deployment.trusted(), millis(remember))
 	if reservation != "" {

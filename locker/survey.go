@@ -80,11 +80,11 @@ func saves(ctx context.Context, conn driver.Conn) string {
 	return when
 }
 
-// volatile tells of a server without an append-only file.
+// volatile reports whether the server has no append-only file.
 func volatile(info map[string]string) bool { return info["aof_enabled"] == "0" }
 
-// snapshots tells of a server that has made one since its start, or will. Before Redis 7.0
-// it does not count them, but tells how long the last one took.
+// snapshots reports whether the server has made a snapshot since its start, or will.
+// Before Redis 7.0 a server does not count them, but tells how long the last one took.
 func snapshots(info map[string]string) bool {
 	if made, ok := info["rdb_saves"]; ok && made != "0" {
 		return true

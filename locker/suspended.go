@@ -33,9 +33,10 @@ type suspendClock struct {
 
 func wall(t time.Time) time.Time { return t.Round(0) }
 
-// bubbled tells that now is by the clock of a testing/synctest bubble, which has nothing to do
-// with the machine's uptime. It has no monotonic reading; every other one has, whatever
-// the wall clock shows: that may be years off when a machine starts, and is put right later.
+// bubbled reports whether now is by the clock of a testing/synctest bubble, which has nothing
+// to do with the machine's uptime. Such a time has no monotonic reading. Every other time has
+// one, whatever the wall clock shows, which may be years off when a machine starts and is put
+// right later.
 func bubbled(now time.Time) bool { return now == wall(now) }
 
 // now reads the clocks.
@@ -45,9 +46,10 @@ func (s *suspendClock) now() time.Duration {
 	return s.read(time.Now())
 }
 
-// recent is what it is at that moment, or a value up to a second older. The age stands still,
-// too, while the machine is suspended, so that the wall clock is asked whether it has been since.
-// That may have been set by hand, and decides only that the clocks are read.
+// recent is what now returns at that moment, or a value up to a second older. The age of the
+// value stands still, too, while the machine is suspended, so the wall clock is asked whether it
+// has been suspended since. The wall clock may have been set by hand, and decides only whether
+// the clocks are read.
 func (s *suspendClock) recent(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,9 +61,10 @@ func (s *suspendClock) recent(now time.Time) time.Duration {
 	return s.read(now)
 }
 
-// unnoticed is how long who waits by the monotonic clock may go without looking here, since a
-// timer comes late by what the machine sleeps. With a TTL from 20 s on it is less than a lease's
-// context may be late anyway. Longer TTLs allow for no more: a lease may be over at the resume.
+// unnoticed is how long a goroutine that waits by the monotonic clock may go without looking
+// here, since a timer comes late by the time that the machine sleeps. With a TTL of 20 s or
+// more, it is less than a lease's context may be late anyway. Longer TTLs allow for no more: a
+// lease may be over when the machine resumes.
 func (s *suspendClock) unnoticed() time.Duration {
 	if _, ok := s.uptime(); !ok {
 		return idleWake // there is nothing to be seen
@@ -88,9 +91,9 @@ const (
 	readings = 5
 )
 
-// together reads both clocks at nearly the same time, of which the first reading of the
+// together reads both clocks at nearly the same time; the first reading of the
 // monotonic clock is given. A process that has no processor for a while between the two
-// would take that while for a suspension, and its leases for over.
+// readings would take that while for a suspension, and its leases for over.
 func (s *suspendClock) together(before time.Time) (now time.Time, up time.Duration, ok bool) {
 	closest := time.Duration(math.MaxInt64)
 	for range readings {

@@ -13,8 +13,9 @@ import (
 // where its owner has re-entered the lock, by several. It is over with the last of
 // them, and from then on nobody can join it.
 //
-// Who has its mu may take that of its rest, of a line or of the hub, and those of the client and of its
-// holdings, watchdog and observers, and what these take. Who has one of those takes none of a tenure.
+// A goroutine that holds its mu may take that of its rest, of a line or of the hub, and those of
+// the client and of its holdings, watchdog and observers, and what these take. A goroutine that
+// holds one of those takes the mu of no tenure.
 type tenure struct {
 	client *Client
 	mutex  *Mutex // that took it; all handles have its keys

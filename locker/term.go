@@ -60,7 +60,8 @@ func newTerm(sent moment, ttl time.Duration) term {
 	return term{deadline: sent.at.Add(ttl - margin(ttl)), asleep: sent.asleep}
 }
 
-// behind tells that the term does not stand as of now, since the machine has slept.
+// behind reports whether the term does not stand as of now, since the machine has
+// slept.
 func (t term) behind(now moment) bool { return now.asleep-t.asleep > suspendedNoise }
 
 // leftAt is how much of the term remains, by the monotonic clock and by the time

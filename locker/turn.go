@@ -31,12 +31,13 @@ const (
 	turnPasses = 1000
 	// askEvery is how often the server is asked while the lock is passed on.
 	askEvery = 2 * time.Millisecond
-	// hearTime is how long an answer is good for. Who holds the lock for longer gives it
-	// back to the server, which then knows who has waited longest.
+	// hearTime is how long an answer is good for. A holder that keeps the lock for
+	// longer gives it back to the server, which then knows who has waited longest.
 	hearTime = 10 * time.Millisecond
 	// tokensAhead is by how many µs reserved tokens may run ahead of the server's clock:
-	// enough of them for a turn. A server that has lost the last one grants tokens that run
-	// further ahead at first, so that later ones are larger all the same: see next_token in base.lua.
+	// enough of them for a turn. A server that has lost the last token grants tokens that run
+	// further ahead at first, so that later ones are larger all the same: see next_token in
+	// base.lua.
 	tokensAhead = 2000
 	// fewTokens is how many are left when more are asked for.
 	fewTokens = 64
@@ -281,8 +282,9 @@ func (t *tenure) heardSince(then time.Time) bool {
 	return t.begun.after(then) || t.heardAt.after(then)
 }
 
-// lockedSince says that the tenure has been in the way of who wanted the lock since begun. It is
-// nil where it is over, and the server has said nothing since begun.
+// lockedSince says that the tenure has been in the way of a caller that has wanted the lock
+// since begun. It returns nil where the tenure is over, and the server has said nothing since
+// begun.
 func (t *tenure) lockedSince(begun time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

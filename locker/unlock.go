@@ -93,7 +93,7 @@ func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // startRelease ends the holding of l and, if that was the last, makes this call the
 // one that releases. If it need not or cannot, begun is false and err the answer; inVain
-// tells that another call releases still.
+// tells that another call is still releasing.
 func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (begun, inVain bool, err error) {
 	ended := ctx.Done() // asked for before anything is begun, since it may panic
 	for {
@@ -109,9 +109,9 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 			defer t.mu.Unlock()
 			return false, false, t.outcome
 		case !t.releasing:
-			// A lease lost by the server's own word needs no request, but that the server must not
-			// give it again to one that arrives late, or once more. On a quorum
-			// that was the word of most nodes, and others may still hold the lock for us.
+			// A lease lost by the server's own word needs no request, except that the server must
+			// not give it again to a request that arrives late, or once more. On a quorum that was
+			// the word of most nodes, and others may still hold the lock for us.
 			if t.outcome != nil && !t.unsure && t.client.quorum == nil {
 				defer t.mu.Unlock()
 				t.released = true
@@ -125,8 +125,8 @@ func (t *tenure) startRelease(ctx context.Context, l *Lease, end time.Time) (beg
 			t.mu.Unlock()
 			t.client.watchdog.remove(&t.job)
 			if renewal != nil {
-				// Nothing of a lease shall be on its way after Unlock. If it does not end
-				// in time it does no harm, as it creates nothing.
+				// No request of a lease should be on its way after Unlock. A renewal that
+				// does not end in time does no harm, as it creates nothing.
 				await(ended, renewal, min(DefaultAttemptTimeout, time.Until(end)))
 			}
 			return true, false, nil
@@ -172,8 +172,8 @@ func (t *tenure) endRelease(outcome error, known bool) {
 	t.vacate()
 }
 
-// release makes the request until its outcome is known or it is end, and then has it made
-// in the background.
+// release makes the request until its outcome is known or end has come, and then has it
+// made in the background.
 func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, known bool) {
 	t.mu.Lock()
 	unsure, lapse, c := t.unsure, t.lapseAt(now()), t.releaseCall()
@@ -224,12 +224,13 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 	return failed(what, reasons...), false
 }
 
-// mayArrive tells that a request that takes the lock may still be on its way: the server has to
-// know then that the id is over.
+// mayArrive reports whether a request that takes the lock may still be on its way: the server
+// has to know then that the id is over.
 func (t *tenure) mayArrive() bool { return t.remember > echoLife }
 
-// tellUntil is until when the server has to be told that the tenure is over, which would lapse by
-// then: also after that, where a request may still arrive, and would find the lock free.
+// tellUntil is until when the server has to be told that the tenure is over. The tenure lapses at
+// lapse; the server has to be told even after that where a request may still arrive, and would
+// find the lock free.
 func (t *tenure) tellUntil(lapse time.Time) time.Time {
 	if last := time.Now().Add(t.remember); t.mayArrive() && last.After(lapse) {
 		return last
@@ -237,8 +238,8 @@ func (t *tenure) tellUntil(lapse time.Time) time.Time {
 	return lapse
 }
 
-// cleanUp has c made in the background, without which the lock may stay taken if it frees.
-// However often Unlock is called, there is one at a time.
+// cleanUp has c made in the background. If frees, the lock may stay taken without it.
+// However often Unlock is called, there is one cleanup at a time.
 func (t *tenure) cleanUp(c call, until time.Time, frees bool) {
 	if t.cleaning.CompareAndSwap(false, true) {
 		t.client.cleanUp(&cleanup{name: t.mutex.name, call: c, until: until, frees: frees, held: true, done: func() { t.cleaning.Store(false) }})
@@ -246,10 +247,10 @@ func (t *tenure) cleanUp(c call, until time.Time, frees bool) {
 }
 
 // releaseOutcome tells what the answer to a release means. unsure tells that an
-// earlier one was sent and not answered. A lock that is absent then was released by
-// that; so was one that others hold, if our lease cannot have run out before it was given up. (It may
-// have since, where the answer comes late and no earlier request arrived. That is no loss.) Neither
-// is so of a lease that most nodes of a quorum have said to be lost.
+// earlier request was sent and not answered. A lock that is absent then was released by that
+// request; so was one that others hold, if our lease cannot have run out before it was given up.
+// (It may have run out since, where the answer comes late and no earlier request arrived. That is
+// no loss.) Neither holds for a lease that most nodes of a quorum have said to be lost.
 func (t *tenure) releaseOutcome(err error, unsure bool) (outcome error, known bool) {
 	switch {
 	case err == nil:
@@ -276,14 +277,16 @@ func (t *tenure) inForce() bool {
 func (t *tenure) releaseCall() call {
 	clear, remember := t.rest.drop(), t.remember
 	if t.rest != nil && clear == 0 {
-		// A script has gone to the rest. Until it is answered, or is not in time, the nodes know.
+		// A script has gone to the rest. Until it is answered, or its time is over, the nodes
+		// know that the lease is over.
 		remember = max(remember, echoLife, 2*t.client.quorum.cfg.NodeTimeout)
 	}
 	if t.rest.owes(t.client.ctx.Err() != nil) {
 		remember = max(remember, voidLife(t.mutex.ttl))
 	}
 	if clear != 0 && t.term.leftAt(now()) <= 0 {
-		// It may have run out, and been granted to others by those nodes. They know.
+		// The lease may have run out, and those nodes may have granted the lock to
+		// others. They know.
 		clear = 0
 	}
 	c := t.client.store.releaseCall(t.mutex, t.id, t.reservation, remember)

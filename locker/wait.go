@@ -27,7 +27,7 @@ type standing struct {
 	life time.Duration
 }
 
-// wait tries until the lock is had or it is time to stop.
+// wait tries until the lock is acquired or it is time to stop.
 func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 	a.brief = a.mutex.cfg.retry == nil
 	if a.slot == nil && a.brief && !a.req.unfair && a.client.quorum == nil && a.client.contention.likely(a.req.keys.record, a.begun) {
@@ -76,7 +76,7 @@ func (a *attempt) listen(ctx context.Context) {
 	a.client.hub.ready(ctx)
 }
 
-// place is where the waiter is to stand, which will sleep until then.
+// place is where the waiter, which will sleep until then, is to stand.
 func (a *attempt) place(until time.Time) place {
 	p := place{reservation: a.slot.reservation}
 	if a.client.hub.listens() {
@@ -86,10 +86,11 @@ func (a *attempt) place(until time.Time) place {
 	return p
 }
 
-// nap is the longest sleep, of those no longer than d, after which a waiter has to see to its
-// place in the queue. One that nobody tells may be granted the lock unheard, and must take
-// note while that lasts. A writer's place at the nodes of a quorum keeps new readers out, also
-// where nobody holds the lock: after its death that is to last no longer than a lease would.
+// nap is the longest sleep, no longer than d, after which a waiter has to see to its place in
+// the queue. A waiter that nobody tells may be granted the lock unheard, and must take note
+// while the grant lasts. A writer's place at the nodes of a quorum keeps new readers out, even
+// where nobody holds the lock: after the writer's death that is to last no longer than a lease
+// would.
 func (a *attempt) nap(d time.Duration) time.Duration {
 	if !a.client.hub.listens() {
 		d = min(d, pollInterval, a.req.ttl/2)
@@ -142,11 +143,12 @@ func (a *attempt) policy(n int) (time.Duration, bool) {
 	return min(max(sleep, minSleep), maxSleep), again
 }
 
-// interval is after how long a waiter looks, if it need not be sooner. Of many waiters of a
-// client each does so less often, as far as nothing but a message is to be missed: a grant
-// that it has not heard of must still last, and one that it hears of is to be good
-// without another request. Few who want a lock look as often as if nobody waited for others:
-// nobody else finds out that its holder has died who was not the holder when they looked.
+// interval is after how long a waiter looks, if it need not look sooner. Where a client has
+// many waiters, each looks less often, as far as nothing but a message can be missed by
+// that: a grant that it has not heard of must still last, and one that it hears of is to be
+// good without another request. Where few want a lock, they look as often as if nobody
+// waited for other locks: nobody else finds out about the death of a holder that was not yet
+// the holder when they looked.
 func (a *attempt) interval() time.Duration {
 	counts := a.client.hub.countWaiters(a.slot)
 	few := max(pollInterval, time.Duration(counts.locks)*pollPause) * time.Duration(min(counts.sameLock, int(keepPlace/pollInterval)))
@@ -198,9 +200,9 @@ func (a *attempt) sleep(ctx context.Context, until time.Time) (lease *Lease, ove
 	}
 }
 
-// backOff keeps waiters apart that were all told by some node of a quorum that the lock
-// is free: if they ask at the same time they split the vote, and next time keep further
-// apart.
+// backOff keeps apart the waiters that were all told by some node of a quorum that the
+// lock is free: if they ask at the same time they split the vote, and keep further
+// apart the next time.
 func (a *attempt) backOff(ctx context.Context) error {
 	if a.client.quorum == nil {
 		return nil
@@ -211,11 +213,11 @@ func (a *attempt) backOff(ctx context.Context) error {
 	return nil
 }
 
-// accept makes a granted place a lease. The server granted it after it had executed
-// the request that was answered last, for the TTL or what was left of the
+// accept turns a granted place into a lease. The server granted it after it had
+// executed the request that was answered last, for the TTL or what was left of the
 // reservation then; so it lasts at least until that much after that request was sent.
-// Where too little of it is left, or nobody will lengthen it, there is no lease
-// yet: the next try asks for it, and arms the whole TTL.
+// Where too little of it is left, or nobody will lengthen it, there is no lease yet:
+// the next try asks for it, and arms the whole TTL.
 func (a *attempt) accept(w wakeUp) (*Lease, error) {
 	g := grant{id: a.req.id, token: w.token, owner: a.owner.name, sent: a.stand.sent, ttl: min(a.req.ttl, a.stand.life)}
 	if !a.mutex.cfg.renew || newTerm(g.sent, g.ttl).leftAt(now()) < g.ttl/3 {

@@ -10,7 +10,7 @@ import (
 // errUnanswered is the reason where the time was over before the server had said anything.
 var errUnanswered = fmt.Errorf("%w: no answer yet", ErrUnavailable)
 
-// explain makes err a *WaitError if it is the end of ctx or of the client that
+// explain turns err into a *WaitError if it was the end of ctx or of the client that
 // ended the call before there was an answer.
 func (a *attempt) explain(ctx context.Context, err error) error {
 	if err == nil || answered(err) || ctx.Err() == nil && a.client.ctx.Err() == nil {
@@ -32,8 +32,9 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 	return a.waitError(ctx)
 }
 
-// unanswered is why a call that has begun then, and waited for an answer of the server until ctx
-// ended, does not have the lock. Of a server whose caller has turned away it says nothing.
+// unanswered is why a call that began at begun, and waited for an answer of the server until ctx
+// ended, does not have the lock. Where the caller has turned away, it says nothing about the
+// server.
 func unanswered(ctx context.Context, begun time.Time) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil

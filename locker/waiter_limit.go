@@ -32,8 +32,8 @@ func (l *waiterLimit) admit(n *atomic.Int64) bool {
 	}
 }
 
-// lockOverLimit is Lock for a call that may not wait as too many do. Where as many again ask
-// already, a server that is slow to answer them is not asked.
+// lockOverLimit is Lock for a call that may not wait because too many do. Where as many
+// again ask already, a server that is slow to answer them is not asked.
 func (m *Mutex) lockOverLimit(ctx context.Context, owner Owner) (*Lease, error) {
 	begun := time.Now()
 	refused := func(reason error) error {

@@ -125,8 +125,9 @@ func (w *watchdog) move(j *job, at moment, early time.Duration) {
 	w.put(j, at, early)
 }
 
-// put files j under its next time; a zero time ends it. Who gives the time may not know yet of a suspension after
-// which the epoch has moved, and would take it for a later one. It needs w.mu.
+// put files j under its next time; a zero time ends it. Whoever gives the time may not know yet of
+// a suspension after which the epoch has moved; without asOf the time would be taken for a later
+// one. It needs w.mu.
 func (w *watchdog) put(j *job, at moment, early time.Duration) {
 	switch {
 	case j.place == jobOver:
@@ -150,8 +151,9 @@ func (w *watchdog) put(j *job, at moment, early time.Duration) {
 const (
 	// idleWake is when the goroutine looks again if there is nothing to watch: never.
 	idleWake = time.Duration(math.MaxInt64 / 2)
-	// maxDue bounds how many jobs are looked at before it is looked whether another has
-	// become due, so that however many are due at once, the end of a lease is in time.
+	// maxDue bounds how many jobs are looked at before the goroutine looks whether
+	// another has become due, so that however many are due at once, the end of a lease
+	// is in time.
 	maxDue = 16 * batchSize
 )
 

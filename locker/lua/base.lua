@@ -42,7 +42,7 @@ local function unwritable(value)
 end
 
 -- Reports whether a command failed because of that, or because the user must not run it. The
--- caller must be told of both. Where only memory is short, a script goes on without some of its
+-- caller must be told of either. Where only memory is short, a script goes on without some of its
 -- writes.
 local function denied(value)
   return unwritable(value) or met(value, {'NOPERM', 'ACL failure', 'user executing the script'})
