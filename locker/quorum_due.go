@@ -10,14 +10,14 @@ import (
 )
 
 // A due is what a node has to be told lest it keep a lock that nobody has: that a lease is over whose request it may
-// execute still. One that stands still hears nothing; when it goes on, it executes what it was sent before. So it is
-// told again and again, until it has answered.
+// still execute. A node that stands still hears nothing; when it goes on, it executes what it was
+// sent before. So it is told again and again, until it has answered.
 type due struct {
 	call  call
 	until time.Time // it is of no use any more
 }
 
-// dues are those that a node has not answered, and is told again. One timer serves them all.
+// dues are what a node has not answered, and is told again. One timer serves them all.
 type dues struct {
 	mu      sync.Mutex
 	waiting []due
@@ -27,12 +27,13 @@ type dues struct {
 
 const (
 	duePause = time.Second
-	// maxDues bounds what is to be told to a node. It is as much as is asked of one that does not answer; what is
-	// beyond lapses with its TTL.
+	// maxDues bounds what is to be told to a node. It is as much as is asked of a node that does
+	// not answer; what is beyond that lapses with its TTL.
 	maxDues = maxLate
 )
 
-// owe has the node told c, until it has answered or life has passed. It is for who has entered the quorum.
+// owe has the node told c, until it has answered or life has passed. The caller must have entered
+// the quorum.
 func (n *node) owe(c call, life time.Duration) { n.say([]due{{c, time.Now().Add(life)}}) }
 
 func (q *quorum) owe(c call, life time.Duration, nodes nodeSet) {
@@ -43,7 +44,7 @@ func (q *quorum) owe(c call, life time.Duration, nodes nodeSet) {
 	}
 }
 
-// oweRest has the nodes told c that have not done it, of which err tells that most have.
+// oweRest has c told to the nodes that have not done it; err tells that most have.
 func (q *quorum) oweRest(c call, err error) {
 	e, ok := errors.AsType[*QuorumError](err)
 	if !ok || !q.enter() {
@@ -102,7 +103,8 @@ func (n *node) remind() {
 	}
 }
 
-// sayAgain tells the node all that waits; for the last time, since the client closes, if so.
+// sayAgain tells the node all that waits; if last, for the last time, since the client
+// closes.
 func (n *node) sayAgain(last bool) {
 	d, now := &n.dues, time.Now()
 	d.mu.Lock()

@@ -8,14 +8,15 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A first try that finds the lock free needs no more than a fraction of what the script for
-// all cases does, and is what nearly all tries are. So the nodes that are asked first are
-// led up to with less: with a script for this case alone if the lock is fenced, and else with
-// the command that every SET NX lock uses. Where that does not do, the script is asked.
+// Nearly all tries are first tries that find the lock free. Such a try needs no more than a
+// fraction of what the script for all cases does. So the nodes that are asked first are led
+// up to with less: with a script for this case alone if the lock is fenced, and else with the
+// command that every SET NX lock uses. Where that does not suffice, the script for all cases
+// is asked.
 //
-// The script finds out whether the node has kept its data. Without it the marker is read
-// behind the SET: so long as it is the one that a script has found to be old enough, it
-// is.
+// The script finds out whether the node has kept its data. Without it, the marker is
+// read behind the SET: as long as the marker is the one that a script has found to be
+// old enough, it still is.
 
 // errNotTold is the answer of a node that has done nothing, since it takes the script for
 // all cases to tell what is to be done.
@@ -23,7 +24,7 @@ var errNotTold = driver.NotSent(errors.New("locker: the node was asked too littl
 
 func isNotTold(v vote) bool { return errors.Is(v.Err, errNotTold) }
 
-// A marker is what a node was known by lately as one that takes part.
+// A marker is that by which a node was lately known to take part.
 type marker struct {
 	value string
 	until time.Time // when it is to be looked at by a script again, which keeps it from running out
@@ -35,8 +36,8 @@ func (n *node) learn(value string) {
 }
 
 // lead returns the calls that a first try puts to the nodes that are asked first. That is
-// the script for all cases where it has not lately found one of them to take part: only it
-// begins the quarantine of a node that has lost its data.
+// the script for all cases where there is one of them that it has not lately found to take
+// part: only this script begins the quarantine of a node that has lost its data.
 func (q *quorum) lead(r *request, script call, offer []string) []call {
 	now := time.Now()
 	order := q.order(r.keys.record)

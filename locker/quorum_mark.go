@@ -7,9 +7,9 @@ import (
 )
 
 // A node that has lost its data begins its quarantine when it is asked for a lock. Where
-// locks are held for long nobody does, and the quarantine would still be ahead when the
-// next node restarts, whenever that is. So a node that turns out to lack a lease is asked
-// for its marker, and so is one that an administrator finds without.
+// locks are held for long, nobody asks for one, and the quarantine would still be ahead
+// when the next node restarts, whenever that is. So a node that turns out to lack a lease
+// is asked for its marker, and so is one that an administrator finds without a marker.
 
 // miss has that done, if the answers say so. It is repeated no sooner than a small part of the
 // quarantine later: a lease that the node never had is lacking at each renewal.
@@ -28,7 +28,8 @@ func (n *node) miss(calls []call, results []driver.Result) {
 	}
 }
 
-// unmarked tells that the node's whole quarantine lies ahead, by what it has told of a lock.
+// unmarked reports whether the node's whole quarantine lies ahead, by what it has told of a
+// lock.
 func (n *node) unmarked(a answer) bool { return a.young == n.quorum.cfg.LongestTTL }
 
 func (n *node) missPause() time.Duration {
@@ -44,8 +45,9 @@ func (q *quorum) missAt(asked *link, a answer) {
 	}
 }
 
-// tend has the node's marker live on where all that is asked of it is to renew leases: those of
-// all nodes would run out together, and no lock be had for a quarantine.
+// tend has the node's marker live on where all that is asked of the node is to renew leases:
+// otherwise the markers of all nodes would run out together, and no lock could be had for a
+// quarantine.
 func (n *node) tend() {
 	last := n.tended.Load()
 	if last != nil && time.Since(*last) < n.quorum.markerLife()/8 {
@@ -57,12 +59,12 @@ func (n *node) tend() {
 	}
 }
 
-// renews tells that the call lengthens a lease.
+// renews reports whether the call lengthens a lease.
 func (c call) renews() bool {
 	return c.script == mutexFamily.renew || c.script == holdFamily.renew
 }
 
-// looksForLocks tells that the node is asked by an administrator what it knows.
+// looksForLocks reports whether the node is asked by an administrator what it knows.
 func (c call) looksForLocks() bool { return c.script == inspectScript || c.script == breakScript }
 
 // mark is askMarker, but for a while after the last time it does nothing.
@@ -84,14 +86,14 @@ func (n *node) askMarker() {
 	q.tell(markScript.call([]string{markerKey}, []string{q.longest, q.life}), only(n.place))
 }
 
-// markerPause is after how long a node is asked for its marker that was asked nothing else, or
-// that has an objection.
+// markerPause is after how long a node that was asked nothing else, or that has an objection,
+// is asked for its marker.
 const markerPause = time.Second
 
-// revisit has those of the nodes asked for their markers that were asked nothing lately, as
-// leases that are over at once pass over one that was slow or hung. Else it would be that
-// for good, and its quarantine, if it has lost its data, would be ahead still when the next
-// node fails.
+// revisit has those of the nodes that were asked nothing lately asked for their markers, as
+// leases that are over at once pass over a node that was slow or hung. Otherwise it would
+// count as that for good, and its quarantine, if it has lost its data, would still be ahead
+// when the next node fails.
 func (q *quorum) revisit(passed nodeSet) {
 	now := q.current.Load()
 	for i, n := range q.nodes {

@@ -6,16 +6,17 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// A release is done when most nodes have heard of it. One that has the lock and does not hear of it, as it cannot be
-// reached, stands still or is restarted with its data, would keep it for its TTL, and the lock could not be had any more
-// once another node is lost. So such a node is told until it answers, see due.
+// A release is done when most nodes have heard of it. A node that has the lock and does not hear of
+// the release, as it cannot be reached, stands still or is restarted with its data, would keep the
+// lock for its TTL, and the lock could not be had any more once another node is lost. So such a
+// node is told until it answers, see due.
 //
-// That is for nodes that may have the lock. One that could not be reached when it was taken has nothing, so that a node which
-// is down for long is not told of each lease.
+// That is for nodes that may have the lock. A node that could not be reached when the lock was
+// taken has nothing, so a node that is down for long is not told of each lease.
 
-// missedAt is told of a node that has not heard of the release. It returns whether that is to be told at once, as the node may
-// have given the lock, for all that is known now. One that has not answered whether it has is told by [rest.warn] or by
-// [bid.answer].
+// missedAt is told of a node that has not heard of the release. It returns whether the node is to
+// be told at once, as it may have given the lock, for all that is known now. A node that has not
+// answered whether it has is told by [rest.warn] or by [bid.answer].
 func (t *tenure) missedAt(place int) bool {
 	r := t.rest
 	if r == nil {
@@ -33,8 +34,8 @@ func (t *tenure) missedAt(place int) bool {
 	return r.may.has(place)
 }
 
-// undone tells that the node has not done what it was asked, and may another time, be it that somebody gives the user back
-// a permission or password.
+// undone reports whether the node has not done what it was asked, and may do it another time, be it
+// that somebody gives the user back a permission or password.
 func undone(r driver.Result) bool {
 	_, foreign := foreignReply("", r.Err)
 	return r.Err != nil && !noConnection(r.Err) && !foreign
@@ -50,7 +51,8 @@ func (n *node) missed(c call, answer driver.Result) {
 	n.told([]due{{c, until}}, []driver.Result{answer})
 }
 
-// missed is that for the nodes that had failed by the time that it was decided.
+// missed is [node.missed] for the nodes that had failed by the time that it was
+// decided.
 func (q *quorum) missed(c call, b ballot) {
 	for i, v := range b {
 		if v.in {

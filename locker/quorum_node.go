@@ -73,7 +73,7 @@ func (n *node) unsettled(batch []inquiry) []inquiry {
 	})
 }
 
-// request makes one request of several inquiries. It returns false if the node has not
+// request makes one request of several inquiries. It returns false if the node had not
 // answered when its time was up: then the inquiries have been told so.
 func (n *node) request(batch []inquiry) (answered bool) {
 	if batch = n.unsettled(batch); len(batch) == 0 {
@@ -147,8 +147,8 @@ func (a *asking) leave() {
 	n.pipeline.leave()
 }
 
-// explain notes what the driver says after it was left, where that is more: it could not
-// even connect.
+// explain notes what the driver says after it was left, where that says more: it could
+// not even connect.
 func (a *asking) explain(results []driver.Result) {
 	if driver.OutcomeOf(results[0].Err) == driver.OutcomeNotSent && a.node.heard.Load() <= a.begun.UnixMicro() {
 		a.node.err.Store(&results[0].Err)
@@ -176,7 +176,7 @@ func (n *node) exchange(in inquiry) []driver.Result {
 	return results
 }
 
-// note keeps how the node does.
+// note records how the node does.
 func (n *node) note(results []driver.Result) {
 	for _, r := range results {
 		if r.Err == nil || driver.OutcomeOf(r.Err) == driver.OutcomeReplied {
@@ -194,23 +194,24 @@ func (n *node) note(results []driver.Result) {
 
 var errSuspect = errors.New("locker: the node has not answered for a while and is asked only now and then")
 
-// suspect tells that decisions have been made without the node for a while. Requests
-// must not pile up behind it.
+// suspect reports whether decisions have been made without the node for a while.
+// Requests must not pile up behind it.
 //
-// How many is no measure by itself: while a node that is far away answers once, others
-// decide about as many locks as there are goroutines that want one.
+// The number of decisions is no measure by itself: while a node that is far away
+// answers once, others decide about as many locks as there are goroutines that want
+// one.
 func (n *node) suspect() bool {
 	return n.behind.Load() > patience && n.silent() || n.asked.Load()-n.quorum.polls.Load() > maxLate
 }
 
-// silent tells that the node owes an answer for long. What counts is when it was asked, not
-// when it answered last: it may have been asked nothing since.
+// silent reports whether the node has owed an answer for long. What counts is when it was
+// asked, not when it answered last: it may have been asked nothing since.
 func (n *node) silent() bool {
 	first := n.owed.Load()
 	return first != nil && time.Since(first.until) > n.quorum.cfg.NodeTimeout/2
 }
 
-// silent are the nodes that owe an answer for long.
+// silent returns the nodes that have owed an answer for long.
 func (q *quorum) silent() (silent nodeSet) {
 	for i, n := range q.nodes {
 		if n.silent() {

@@ -10,13 +10,13 @@ import (
 // or loading, does not permit what locks need, or has lost its data.
 type objection struct {
 	err    error     // nil if the node has lost its data
-	taking bool      // it was asked for a lock, or its marker; those that are held it may keep all the same
+	taking bool      // it was asked for a lock, or its marker; locks that are held it may keep all the same
 	until  time.Time // when it is over by itself, if that is known
 }
 
-// heed notes whether the node does what it is asked. An objection stays until it does. That a
-// node takes part is seen where it is asked for a lock, or for its marker, which it writes
-// again then. So it is asked for that where it does something else.
+// heed notes whether the node does what it is asked. An objection stays until the node does.
+// That a node takes part is seen where it is asked for a lock, or for its marker, which it
+// then writes again. So it is asked for its marker where it does something else.
 func (n *node) heed(calls []call, results []driver.Result) {
 	for i, c := range calls {
 		if c.looks() {
@@ -39,7 +39,7 @@ func (n *node) heed(calls []call, results []driver.Result) {
 	}
 }
 
-// objectionIn returns nil if the answer is none, or is about one lock only.
+// objectionIn returns nil if the answer is no objection, or is about one lock only.
 func objectionIn(r driver.Result, taking bool) *objection {
 	if status, rest, _ := splitReply(r.Value); status == -5 && len(rest) == 2 {
 		return &objection{taking: true, until: time.Now().Add(readNew(rest).left)}
@@ -51,8 +51,8 @@ func objectionIn(r driver.Result, taking bool) *objection {
 	return &objection{err: r.Err, taking: taking}
 }
 
-// does tells whether the node has done what the first of the calls asks; of one for a lock,
-// that it takes part, whoever has the lock.
+// does tells whether the node has done what the first of the calls asks; for a call for a
+// lock, whether the node takes part, whoever has the lock.
 func (n *node) does(calls []call, results []driver.Result) bool {
 	r := results[0]
 	switch status, _, ok := splitReply(r.Value); {
@@ -69,7 +69,7 @@ func (n *node) does(calls []call, results []driver.Result) bool {
 	return true
 }
 
-// takes tells that the call asks for a lock.
+// takes reports whether the call asks for a lock.
 func (c call) takes() bool {
 	switch c.script {
 	case nil:
@@ -80,7 +80,8 @@ func (c call) takes() bool {
 	return false
 }
 
-// looks tells that the call changes nothing: a node that answers it may refuse all else.
+// looks reports whether the call changes nothing: a node that answers it may refuse all
+// else.
 func (c call) looks() bool {
 	return c.script == inspectScript || c.script == nil && c.command.Name() != "SET"
 }

@@ -4,19 +4,20 @@ import "github.com/golocker/golocker/locker/driver"
 
 // A script for a lock that a node has not answered may still be on its way, in a buffer of the network or to a server
 // that stands still, and may be executed long after the lease is over. So the nodes are to remember for longer than usual
-// that it is.
+// that the lease is over.
 //
-// Most have only not answered yet, since a majority has decided, and do so within a round trip: a key that stays for a
-// minute would be too much for that. Where the lease is over before, the node is told when its time has passed, and again
-// if it does not answer that either.
+// Most of these nodes have only not answered yet, since a majority has decided, and do so within a
+// round trip: a key that stays for a minute would be too much for that. Where the lease is over
+// before a node answers, the node is told when its time has passed, and again if it does not answer
+// that either.
 
-// noAnswer tells that the node may do what it was asked, or have done it.
+// noAnswer reports whether the node may do what it was asked, or have done it.
 func noAnswer(r driver.Result) bool {
 	return r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeUnknown
 }
 
-// leavesOpen is noAnswer of one that may be doing still what it was asked before, if it is doubtful: that it could not be
-// reached this time tells nothing of that.
+// leavesOpen is noAnswer of a node that, if doubtful, may still be doing what it was asked
+// before: that it could not be reached this time says nothing about that.
 func leavesOpen(r driver.Result, doubtful bool) bool {
 	return noAnswer(r) || unreached(r) && doubtful
 }
@@ -25,8 +26,9 @@ func unreached(r driver.Result) bool {
 	return r.Err != nil && driver.OutcomeOf(r.Err) == driver.OutcomeNotSent
 }
 
-// owes tells, for the release, that some script may be executed long after it. If nothing can be told later, as the client
-// closes, that is one whose node has the time to answer still, too. It may be called on nil.
+// owes reports, for the release, whether some script may be executed long after it. If nothing can
+// be told later, as the client closes, that includes a script whose node still has the time to
+// answer. It may be called on nil.
 func (r *rest) owes(last bool) bool {
 	if r == nil {
 		return false
@@ -48,8 +50,8 @@ func (r *rest) wait() {
 }
 
 // warn tells the nodes whose time has passed that the lease is over, if it is, and those that have answered since and have not
-// heard of that. A release that is under way goes first: it would find nothing, and seem to be that of a lease that was lost. It
-// needs mu.
+// heard of that. A release that is under way goes first: otherwise it would find nothing, and seem
+// to be that of a lease that was lost. It needs mu.
 func (r *rest) warn() {
 	if !r.waits || !r.ended {
 		return
@@ -64,7 +66,8 @@ func (r *rest) warn() {
 	}
 }
 
-// parting is what they are told. A detached lease goes on: if the node has it by now, whoever takes it up has it there, too.
+// parting is what these nodes are told. A detached lease goes on: if the node has it by now,
+// whoever takes it up has it there, too.
 func (r *rest) parting() call {
 	t := r.tenure
 	life := voidLife(t.mutex.ttl)

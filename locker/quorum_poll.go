@@ -53,7 +53,7 @@ func (q *quorum) runBatch(ctx context.Context, calls []call) []driver.Result {
 			}
 			continue
 		}
-		// ctx has ended. What the others have said may do.
+		// ctx has ended. What the others have said may suffice.
 		heard := ballots[i].asFarAsHeard()
 		v, err, _ := calls[i].script.verdict(heard)
 		if err != nil {
@@ -76,15 +76,15 @@ func (q *quorum) poll(ctx context.Context, calls []call, show func(node int, ans
 // A question is what a canvass puts to the nodes.
 type question struct {
 	calls []call
-	// Put to a majority first, unless it is nil: the calls are put to the others once it
-	// shows that those do not decide, or take long.
+	// lead is put to a majority first, unless it is nil: the calls are put to the others
+	// once it turns out that those do not decide, or take long.
 	lead    []call
 	bid     *bid         // that lead makes; may be nil
 	moot    *atomic.Bool // what has not gone out by the time that it is set never does; may be nil
 	earnest bool         // is put to suspect nodes, too, and they are waited for
 	hasty   bool         // nodes that hang are not waited for where others have the lock at another one
 
-	doubtful nodeSet // may be doing still what they were asked before, under the same id
+	doubtful nodeSet // may still be doing what they were asked before, under the same id
 }
 
 // canvass is poll with a question that may not go to all nodes. It returns those that were
@@ -148,7 +148,7 @@ func allFailed(calls []call, err error) []driver.Result {
 	return slices.Repeat([]driver.Result{{Err: err}}, len(calls))
 }
 
-// An order is that in which nodes are asked, by place.
+// An order is the order in which nodes are asked, by place.
 type order [maxNodes]uint8
 
 var inOrder = func() (o order) {
@@ -158,9 +158,9 @@ var inOrder = func() (o order) {
 	return o
 }()
 
-// order returns that of a lock. Clients that compete for it ask the same nodes first, so
-// that few split the vote; different locks share the load. Nodes that are suspect or
-// slow come last.
+// order returns the order for a lock. Clients that compete for it ask the same nodes
+// first, so that few split the vote; different locks share the load. Nodes that are
+// suspect or slow come last.
 func (q *quorum) order(key string) (o order) {
 	var ranks [maxNodes]int
 	first := driver.Slot(key)

@@ -11,8 +11,8 @@ import (
 // the lease nothing; but a lease that is over by then, as most are that guard a few
 // instructions, never occupies them.
 //
-// Besides, it is told what nodes answer that have been asked, since those that refuse are
-// asked again.
+// Besides, a rest is told what the nodes that have been asked answer, since those that
+// refuse are asked again.
 type rest struct {
 	quorum *quorum
 	call   call
@@ -44,8 +44,8 @@ type rest struct {
 // else can have it.
 const restPause = time.Millisecond
 
-// drop returns the nodes that are not asked any more, nor were: they hold nothing. It may
-// be called on nil.
+// drop returns the nodes that were not asked and will not be asked any more: they hold
+// nothing. It may be called on nil.
 func (r *rest) drop() nodeSet {
 	if r == nil {
 		return 0
@@ -87,8 +87,9 @@ func (r *rest) settled() {
 	r.warn()
 }
 
-// endFormer tells the nodes, until they answer, that the id is over which the lease was taken up from: another
-// taker, which lost, may have had it at some of them, and gives it back there. It may be called on nil.
+// endFormer tells the nodes, until they answer, that the id from which the lease was taken up is
+// over: another taker, which lost, may have had the lease at some of them, and gives it back there.
+// It may be called on nil.
 func (r *rest) endFormer() {
 	if r == nil || r.former.script == nil || r.formerEnded || !r.quorum.enter() {
 		return
@@ -113,7 +114,7 @@ func (r *rest) leave() {
 
 // awaitAnswers waits for the nodes that have not answered yet: once the lease is detached, nobody
 // could tell them what becomes of it. But it leaves half of the time that there is until the lease,
-// or ctx, ends, since one that hangs must not cost the lease. It may be called on nil.
+// or ctx, ends, since a node that hangs must not cost the lease. It may be called on nil.
 func (r *rest) awaitAnswers(ctx context.Context, deadline time.Time) {
 	if r == nil || r.bid == nil {
 		return
@@ -128,7 +129,8 @@ func (r *rest) awaitAnswers(ctx context.Context, deadline time.Time) {
 	}
 }
 
-// ask asks them, unless that is done or they were dropped. It may be called on nil.
+// ask asks the rest of the nodes, unless that is done or they were dropped. It may be
+// called on nil.
 func (r *rest) ask() {
 	if r == nil {
 		return
@@ -147,7 +149,8 @@ func (r *rest) ask() {
 // asked notes nodes that were asked for the lock. It needs mu.
 func (r *rest) asked(nodes nodeSet) { r.owed, r.may = r.owed|nodes, r.may|nodes }
 
-// tell puts c to the nodes. Nobody waits for the answers. It is for who has entered the quorum.
+// tell puts c to the nodes. Nobody waits for the answers. The caller must have entered the
+// quorum.
 func (q *quorum) tell(c call, nodes nodeSet) { q.put(c, nodes, nil) }
 
 // put is tell, but rest hears the answers if it is not nil. It returns the nodes that are spared: they are asked

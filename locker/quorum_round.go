@@ -8,7 +8,8 @@ import (
 
 // A round is one canvass of the nodes. What a node answers is looked at by the goroutine
 // that has asked it, and the one that waits for the decision is woken once, by the answer
-// that decides: to wake it for each would cost as much as all else that is done for a lock.
+// that decides: waking it for each answer would cost as much as all else that is done for a
+// lock.
 type round struct {
 	quorum *quorum
 	in     inquiry
@@ -20,7 +21,7 @@ type round struct {
 
 	mu       sync.Mutex // guards all below
 	show     func(node int, answers []driver.Result) (decided bool)
-	begun    int // so many of order were asked, or passed over
+	begun    int // how many of order were asked, or passed over
 	over     bool
 	decided  bool // by the answers
 	asked    nodeSet
@@ -100,9 +101,9 @@ func (r *round) hear(place int, answers []driver.Result) {
 	r.quorum.wg.Done()
 }
 
-// tells has rest told what nodes answer from now on, and returns those that have said since it was
-// decided that others have the lock, those that could not be reached, those that have not answered a script, and of these the ones that
-// had their time.
+// tells has rest told what nodes answer from now on. It returns the nodes that have said, since it
+// was decided, that others have the lock; those that could not be reached; those that have not
+// answered a script; and of the last, the ones that had their time.
 func (r *round) tells(rest *rest) (refused, unsent, owed, lost nodeSet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +202,7 @@ func (r *round) owe(place int) {
 	r.bid.late.Store(true)
 }
 
-// needless tells that none of the calls concerns the node.
+// needless reports whether none of the calls concerns the node.
 func (in inquiry) needless(place int) bool {
 	for _, c := range in.calls {
 		if !c.clear.has(place) {

@@ -95,9 +95,9 @@ func (t *taken) noteAsked(left *rest) {
 	}
 }
 
-// giveUp ends an attempt everywhere. It returns when the nodes have done so that are
-// known to have given the lock, or ctx has ended; the others follow in the background.
-// Then it tells done whether it has missed one that may have given it.
+// giveUp ends an attempt everywhere. It returns when the nodes that are known to have
+// given the lock have done so, or ctx has ended; the others follow in the background.
+// After that it tells done whether it has missed one that may have given the lock.
 func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(missed bool)) {
 	if !q.enter() {
 		done(true)
@@ -129,8 +129,9 @@ func (q *quorum) giveUp(ctx context.Context, c call, taken taken, done func(miss
 	}
 }
 
-// attach takes the lease up at a majority of the nodes. What it says of failures holds as
-// for acquire. rest is with the nodes that have not answered, which may take it up late.
+// attach takes the lease up at a majority of the nodes. What acquire says of failures
+// holds here, too. left is with the nodes that have not answered, which may take the
+// lease up late.
 func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, taken *taken) (token Token, owner string, left *rest, err error) {
 	// A node that cannot be reached may have the lease all the same, as it was detached.
 	ask := question{calls: []call{attachCall(r, old, unsure, q.offer())}, doubtful: q.all()}
@@ -158,7 +159,7 @@ func (q *quorum) attach(ctx context.Context, r *request, old, unsure string, tak
 	return token, owner, left, err
 }
 
-// tokens are those that the nodes have given which said yes.
+// tokens are those of the nodes that said yes.
 type tokens []Token
 
 func (t tokens) largest() Token {
@@ -169,7 +170,8 @@ func (t tokens) largest() Token {
 	return largest
 }
 
-// agreed returns the largest token, and whether so many nodes have given exactly that.
+// agreed returns the largest token, and whether as many nodes as needed have given
+// exactly that.
 func (t tokens) agreed(need int) (Token, bool) {
 	largest := t.largest()
 	n := 0
@@ -181,7 +183,7 @@ func (t tokens) agreed(need int) (Token, bool) {
 	return largest, n >= need
 }
 
-// A tally is what nodes have answered that were asked for a lock.
+// A tally is what the nodes that were asked for a lock have answered.
 type tally struct {
 	tokens  tokens
 	ballot  ballot
@@ -190,9 +192,9 @@ type tally struct {
 }
 
 // grant puts the one call that takes the lock, or what leads up to it. It returns as soon as
-// the nodes have given it, or it is certain why not, and tells which were not asked; the
-// first time it waits until it is known that the nodes are different servers, or that some
-// do not answer. read is about what a node has answered, if its first answer is no error.
+// the nodes have given the lock, or it is certain why not, and tells which were not asked.
+// The first time it waits until it is known that the nodes are different servers, or that
+// some do not answer. read reads what a node has answered, if its first answer is no error.
 func (q *quorum) grant(ctx context.Context, ask question, read func(node int, answers []driver.Result) (Token, error)) (tally, error) {
 	if err := q.fault(); err != nil {
 		if ask.doubtful == 0 { // nor has a question before this one left anything
@@ -252,7 +254,8 @@ func isNew(v vote) bool {
 
 // agree makes a majority of the nodes know the token before it is used: any later
 // grant is then larger. Where a majority has given exactly the same token they know it
-// already, and it need not be called. It is never capped, and does not lengthen the lease.
+// already, and agree need not be called. The token is never capped, and this step does not
+// lengthen the lease.
 //
 // This is the second step of the protocol of docs/models/fence.pml.
 func (q *quorum) agree(ctx context.Context, r *request, token Token) (Token, error) {
@@ -283,7 +286,8 @@ func (q *quorum) agree(ctx context.Context, r *request, token Token) (Token, err
 		case larger > token:
 			token = larger
 		default:
-			// Not marked as not sent, even if this step was: the first one was.
+			// Not marked as not sent, even if this step was not sent: the first one
+			// was.
 			return 0, &QuorumError{Votes: b.tell(), reason: ErrUnavailable}
 		}
 	}
