@@ -219,11 +219,11 @@ func (b ballot) believe() {
 // not. A vote without an error is a yes. ok is false while votes that are still to come
 // could change the result; if final, none is to come.
 //
-// The answer is that others hold the lock where it can be had once they let go. The
-// answer is a reason that will not pass by itself where so many nodes give one that no
-// majority is left. But of two readers that each want to write, at least one has to be
-// told, and the other has a majority at which it came first. Where a majority may have
-// given the lock, and some replies were lost, nothing is known.
+// The answer is that others hold the lock where it can be acquired once they let go.
+// The answer is a reason that will not pass by itself where so many nodes give one that
+// no majority is left. But of two readers that each want to write, at least one has to
+// be told, and the other has a majority at which it came first. Where a majority may
+// have given the lock, and some replies were lost, nothing is known.
 func (b ballot) granted(final bool) (err error, ok bool) {
 	need := majority(len(b))
 	spare := len(b) - need
@@ -257,7 +257,7 @@ func (b ballot) granted(final bool) (err error, ok bool) {
 		return b.said(isDeadlock), true
 	case locked > 0:
 		return b.saidLocked(), true
-	case yes+silent >= need: // with those that cannot be asked now it may be had
+	case yes+silent >= need: // with the nodes that cannot be asked now it may be acquired
 		return b.failure(), true
 	default:
 		return b.saidOther(isOther), true

@@ -24,7 +24,7 @@ type cleanup struct {
 	tries int
 	asked bool
 	err   error // of the last request
-	most  bool  // of the nodes of a quorum have done it, at some time
+	most  bool  // most of the nodes of a quorum have done it, at some time
 }
 
 const (
@@ -99,7 +99,7 @@ func (cl *cleanup) reply(_, now moment, v driver.Value, err error) {
 	}
 	if err == nil || noConnection(err) || next.After(cl.until) {
 		switch cl.end(); {
-		case cl.most: // and what others fail to do once more they are told, too
+		case cl.most: // and the others, where they fail to do it once more, are told
 			cl.client.quorum.oweRest(cl.call, err)
 		case err != nil:
 			cl.forgotten()

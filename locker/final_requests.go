@@ -16,7 +16,7 @@ type finalRequest struct {
 	name   string
 	until  time.Time
 	frees  bool // without it the lock may stay taken
-	most   bool // of the nodes of a quorum have done it, so that it is settled
+	most   bool // most of the nodes of a quorum have done it, so that it is settled
 	unsure bool // the request was made and not answered
 }
 

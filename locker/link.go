@@ -19,7 +19,7 @@ import (
 type link struct {
 	connector driver.Connector
 	open      atomic.Pointer[connection]
-	turn      chan struct{} // holds one token: who takes it may connect
+	turn      chan struct{} // holds one token: whoever takes it may connect
 	mu        sync.Mutex    // guards closed against a Connect that is just done
 	closed    bool
 

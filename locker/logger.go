@@ -40,8 +40,8 @@ func Logger(l *slog.Logger) ClientOption {
 	})
 }
 
-// A logger is an observer that logs. Errors that have the lock's name in them are logged as
-// what they come to.
+// A logger is an observer that logs. Errors that have the lock's name in them are logged by
+// their outcome.
 type logger struct{ *slog.Logger }
 
 func about(i LockInfo, more ...slog.Attr) []slog.Attr {

@@ -84,8 +84,8 @@ func (l *Lease) leftAt(at time.Time) time.Duration {
 }
 
 // ended notes the end of an observed lease. A loss is told by the goroutine of the
-// observers, as this one may have more urgent things to do; the end by Unlock or Detach is told by
-// these. It needs the tenure's mu.
+// observers, as the present one may have more urgent things to do; the end by Unlock or Detach is
+// told by these calls. It needs the tenure's mu.
 func (l *Lease) ended(cause error) {
 	seen, at := l.observation, time.Now()
 	seen.end, seen.left = at, l.deadline().Sub(at)

@@ -6,7 +6,7 @@ import (
 )
 
 // observers are those of a client. There is none where nobody observes, and a lock then
-// costs no more than to find that out.
+// costs no more than finding that out.
 type observers struct {
 	list []Observer
 
@@ -18,7 +18,7 @@ type observers struct {
 }
 
 // maxLateRenewals is how many events may wait for an observer without renewals being
-// left out. Those of other kinds are bounded by the number of leases and connections.
+// left out. Events of other kinds are bounded by the number of leases and connections.
 const maxLateRenewals = 1024
 
 func newObservers(list []Observer) *observers {

@@ -17,7 +17,7 @@ import (
 type QuorumError struct {
 	Votes  []Vote // of all nodes, in the order of the list given to [NewQuorum]
 	reason error
-	most   bool // nodes have done what they were asked
+	most   bool // most nodes have done what they were asked
 }
 
 // A Vote is what one node of a quorum said.
@@ -106,8 +106,8 @@ func (e *QuorumError) undecided() bool {
 	return true
 }
 
-// silent reports whether a node has failed to say whether the lock can be had; a node that was
-// left out has not failed to.
+// silent reports whether a node has failed to say whether the lock can be acquired; a node
+// that was left out has not failed to.
 func (e *QuorumError) silent() bool {
 	return slices.ContainsFunc(e.Votes, func(v Vote) bool {
 		return v.Err != nil && !answered(v.Err) && !leftOut(v.Err)

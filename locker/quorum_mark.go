@@ -46,8 +46,8 @@ func (q *quorum) missAt(asked *link, a answer) {
 }
 
 // tend has the node's marker live on where all that is asked of the node is to renew leases:
-// otherwise the markers of all nodes would run out together, and no lock could be had for a
-// quarantine.
+// otherwise the markers of all nodes would run out together, and no lock could be acquired
+// for a quarantine.
 func (n *node) tend() {
 	last := n.tended.Load()
 	if last != nil && time.Since(*last) < n.quorum.markerLife()/8 {

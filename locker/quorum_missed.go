@@ -8,8 +8,8 @@ import (
 
 // A release is done when most nodes have heard of it. A node that has the lock and does not hear of
 // the release, as it cannot be reached, stands still or is restarted with its data, would keep the
-// lock for its TTL, and the lock could not be had any more once another node is lost. So such a
-// node is told until it answers, see due.
+// lock for its TTL, and the lock could not be acquired any more once another node is lost. So such
+// a node is told until it answers, see due.
 //
 // That is for nodes that may have the lock. A node that could not be reached when the lock was
 // taken has nothing, so a node that is down for long is not told of each lease.

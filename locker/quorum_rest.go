@@ -29,7 +29,7 @@ type rest struct {
 	may     nodeSet    // may have given the lock
 	owed    nodeSet    // were asked by a script, and have not answered
 	lost    nodeSet    // of these, have had their time
-	unaware nodeSet    // were, and have not heard of the release
+	unaware nodeSet    // were asked by a script, and have not heard of the release
 	warned  nodeSet    // of these, are told to remember for long that the lease is over, see due
 	done    bool       // asked, or not to be asked any more
 	kept    bool       // not asked

@@ -6,7 +6,7 @@ import (
 )
 
 // reenter gives the owner a lock that it holds on this client already. Where too
-// little of that lease is left, the server is asked, and told which it is.
+// little of that lease is left, the server is asked, and told which lease it is.
 func (a *attempt) reenter() (*Lease, bool) {
 	outer, joins := a.client.holdings.find(a.mutex, a.owner)
 	a.outer = outer

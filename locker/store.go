@@ -107,7 +107,7 @@ func (s *store) acquire(ctx context.Context, r *request, p place) (token Token, 
 	return r.acquired(v)
 }
 
-// acquireCall is the same for a node of a quorum, which is told offer besides.
+// acquireCall makes the call of acquire; a node of a quorum is told offer besides.
 func acquireCall(r *request, p place, trusted string, offer []string) call {
 	kind := string(r.mode)
 	if r.unfair {
@@ -122,7 +122,7 @@ func acquireCall(r *request, p place, trusted string, offer []string) call {
 	return r.mode.family().acquire.call(keys, args)
 }
 
-// Where things stand in the arguments of that.
+// Where things stand in the arguments of acquireCall.
 const (
 	acquireTTL         = 4
 	acquireReservation = 6
@@ -169,7 +169,7 @@ func (r *request) acquired(v driver.Value) (token Token, seq string, err error) 
 	return 0, "", oddReply("acquire", v)
 }
 
-// locked says who is in the way, for at least so many ms.
+// locked says who is in the way, for at least left ms.
 func (r *request) locked(left int64, value string) *LockedError {
 	if !r.mode.owned() {
 		return &LockedError{Name: r.name, Holder: parseRecord(value, remaining(left)), by: fingerprint(recordID(value))}
@@ -189,7 +189,7 @@ func (s *store) attach(ctx context.Context, r *request, old, unsure string) (tok
 	return r.attached(v)
 }
 
-// attachCall is the same for a node of a quorum, which is told offer besides.
+// attachCall makes the call of attach; a node of a quorum is told offer besides.
 func attachCall(r *request, old, unsure string, offer []string) call {
 	remember := millis(voidLife(r.ttl))
 	args := []string{old, r.id, r.tail, millis(r.ttl), flag(r.fenced), millis(retention(r.ttl)), unsure, remember}

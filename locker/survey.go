@@ -94,7 +94,7 @@ func snapshots(info map[string]string) bool {
 	return info["save"] != ""
 }
 
-// warnings are about what INFO tells of a server: of any one where it is a Cluster's.
+// warnings are about what INFO tells of a server: of any one of them in a Cluster.
 func warnings(info map[string]string, cluster, quorum bool) []Warning {
 	var found []Warning
 	warn := func(kind, format string, args ...any) {

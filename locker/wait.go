@@ -101,7 +101,7 @@ func (a *attempt) nap(d time.Duration) time.Duration {
 	return min(d, keepPlace)
 }
 
-// consider notes why the lock was not had. It returns an error if that, or the end
+// consider notes why the lock was not acquired. It returns an error if that, or the end
 // of ctx, ends the wait.
 func (a *attempt) consider(ctx context.Context, err error) error {
 	if _, ended := errors.AsType[*WaitError](err); ended { // between the rounds of a try
