@@ -172,7 +172,7 @@ func (a *attempt) repeat(ctx context.Context, next time.Time) (*Lease, error) {
 		if a.line != nil {
 			a.line.asks(sent.at)
 		}
-		a.late = true // until it is answered, also where the driver or ctx panics
+		a.late = true // until it is answered, even where the driver or ctx panics
 		g, err := a.request(ctx, p, sent)
 		a.late = before
 		if err == nil {
@@ -265,7 +265,7 @@ func (a *attempt) request(ctx context.Context, p place, sent moment) (g grant, e
 	a.scripted = true
 	var seq string
 	before := a.queued
-	a.queued = before || p.reservation != "" // also where the driver or ctx panics
+	a.queued = before || p.reservation != "" // even where the driver or ctx panics
 	g.token, seq, err = a.client.store.acquire(ctx, &a.req, p)
 	if driver.OutcomeOf(err) == driver.OutcomeNotSent {
 		a.queued = before

@@ -288,7 +288,7 @@ func (c *Client) Close() error {
 	c.finish(c.watchdog.closeLate(), optionalTime) // what that has left to the background
 	c.hub.close()
 	c.err = c.deployment.close()
-	c.settle(time.Second) // an Unlock whose request has ended by that
+	c.settle(time.Second) // an Unlock whose request was ended by that
 	c.observers.close()
 
 	c.mu.Lock()

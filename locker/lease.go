@@ -226,7 +226,7 @@ func (l *Lease) lengthen(ctx context.Context, ttl time.Duration) (over, err erro
 	if over := t.startExtension(l, ttl); over != nil {
 		return over, nil
 	}
-	defer t.endExtension() // also where the driver panics, and somebody recovers
+	defer t.endExtension() // even where the driver panics, and somebody recovers
 	sent := now()
 	err = t.request(ctx, t.renewCall(ttl), t.mutex.attempt())
 	switch {

@@ -65,7 +65,7 @@ func (m *Mutex) standInLine(ctx context.Context, begun time.Time, again bool) (*
 // calledFrom goes on with what w was called for, or says why it has left the line. It returns
 // nothing if the caller has to stand in line again, still counted.
 func (m *Mutex) calledFrom(ctx context.Context, w *waiter) (lease *Lease, err error) {
-	again := false // else it leaves, also where the driver or ctx panics
+	again := false // else it leaves, even where the driver or ctx panics
 	defer func() {
 		if !again {
 			m.client.waiterLimit.leave()
@@ -98,7 +98,7 @@ func (m *Mutex) calledWithoutToken(ctx context.Context, lease *Lease, begun time
 		return nil, waitError(ctx, m.name, nil, begun)
 	}
 	defer m.client.leave()
-	taken := false // else it goes back, also where ctx panics
+	taken := false // else it goes back, even where ctx panics
 	defer func() {
 		if !taken {
 			lease.giveBack()
@@ -142,7 +142,7 @@ func (l *Lease) giveBack() {
 func (m *Mutex) lead(ctx context.Context, ln *line, begun time.Time, met bool) (lease *Lease, err error) {
 	a, behind, inTheWay := ln.lead()
 	forAll := false // err would meet everybody in the line
-	defer func() {  // also where the driver or ctx panics: the next one leads then
+	defer func() {  // even where the driver or ctx panics: the next one leads then
 		switch {
 		case lease != nil:
 		case forAll:

@@ -52,7 +52,7 @@ func (w *waiter) why(ctx context.Context) error {
 	return unanswered(ctx, w.begun) // as its leader was
 }
 
-// recycle gives w back, which nobody knows any more but the caller.
+// recycle gives back w, which only the caller still knows.
 func (w *waiter) recycle() {
 	s := w.line.lines
 	s.mu.Lock()

@@ -151,8 +151,8 @@ func common(known []nodeHold, q quota) (record driver.Value, left int64) {
 		}
 		byID[h.id] = append(byID[h.id], h)
 	}
-	// Of several mutexes, which there may be where nodes do not say what they have, that of most
-	// nodes.
+	// Of several mutexes, which there may be where nodes do not say what they have, the one of
+	// most nodes comes first.
 	slices.SortStableFunc(order, func(a, b string) int {
 		return cmp.Or(len(byID[b])-len(byID[a]), old(byID[b])-old(byID[a]))
 	})

@@ -58,7 +58,8 @@ func (r *renewalLogger) note(some *alike, text string, e Renewal, present time.T
 	some.add(e, present)
 }
 
-// tell has a line written of those that have none yet, unless the last one was just now.
+// tell has a line written of those that have none yet, unless the last line was just
+// now.
 func (r *renewalLogger) tell(some *alike, text string, present time.Time) {
 	if some.n > 0 && present.Sub(some.told) >= linesEvery {
 		r.write(some, text, present)

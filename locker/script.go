@@ -225,8 +225,8 @@ func commands(calls []call) []driver.Command {
 	return cmds
 }
 
-// runCommands executes the calls, of which commands have been made already, together.
-// Results are in the order of calls.
+// runCommands executes the calls together. cmds are their commands, which have been
+// made already. Results are in the order of calls.
 func (l *link) runCommands(ctx context.Context, calls []call, cmds []driver.Command) []driver.Result {
 	results := l.doBatch(ctx, cmds)
 	var again []int

@@ -178,7 +178,7 @@ func (t *tenure) release(ctx context.Context, end time.Time) (outcome error, kno
 	t.mu.Lock()
 	unsure, lapse, c := t.unsure, t.lapseAt(now()), t.releaseCall()
 	t.mu.Unlock()
-	defer func() { // also where the driver panics, and somebody recovers
+	defer func() { // even where the driver panics, and somebody recovers
 		if !known {
 			t.cleanUp(c, t.tellUntil(lapse), true)
 		}
