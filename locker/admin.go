@@ -91,7 +91,7 @@ const (
 
 // fingerprints returns, for the script, the fingerprints of the leases of all holders.
 func fingerprints(holders []Holder) string {
-	leases := []string{noLease} // of what is foreign: an empty list is none that ends all
+	leases := []string{noLease} // so that the list is not empty where all holders are foreign values, which have no leases
 	for _, h := range holders {
 		leases = append(leases, h.leases)
 	}

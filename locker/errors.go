@@ -88,7 +88,7 @@ func invalid(problem string) error {
 type LockedError struct {
 	Name   string // as given to [Client.Mutex]
 	Holder Holder // one of those who hold it, as far as the server knows
-	by     string // the fingerprint of whose record it is, or the owner of a hold, to tell holders apart
+	by     string // the fingerprint of the holder's record, or the owner of its hold, to tell holders apart
 	healed bool   // its record was given back its TTL
 }
 

@@ -85,7 +85,7 @@ func (c *Client) sendFinal(within time.Duration, batch []finalRequest) {
 			f := batch[i]
 			switch {
 			case f.settledBy(r):
-			case tries > 1 && noConnection(r.Err): // the first may have met one node's alone
+			case tries > 1 && noConnection(r.Err): // at the first try it may be the connection to a single node
 				abandoned = append(abandoned, f)
 			default:
 				f.unsure = f.unsure || driver.OutcomeOf(r.Err) == driver.OutcomeUnknown

@@ -11,7 +11,7 @@ local leases = #ARGV - 3
 local ttl, retention, agreed = tonumber(ARGV[leases + 1]), ARGV[leases + 2], ARGV[leases + 3]
 
 -- A last token that somebody has broken, or that is so large that none can follow, is left as it
--- is: no token is drawn there, which is no reason for a lease to end.
+-- is: a renewal draws no token, so that is no reason for a lease to end.
 local function keep_token(fence)
   arm(fence, tonumber(retention))
   if agreed == '' then

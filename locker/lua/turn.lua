@@ -1,8 +1,8 @@
 -- Asked by a client that passes the mutex on among its goroutines: whether others wait,
 -- and for fencing tokens to go with it. The tokens after the last one, up to the one that is
 -- returned, are then the holder's; nobody else draws a token while it holds the lock. If it
--- crashes, the next holder draws from there. The tokens run ahead of the clock by no more than
--- ARGV 4.
+-- crashes, the next holder draws from there. The tokens run ahead of the clock by ARGV 4; by
+-- more only where the last one is nearly that far ahead already, as there are at least 64.
 --
 -- KEYS record, fence, queue
 -- ARGV 1 id, 2 retention ms of the fence, 0 without; 3 the last token that the holder has
