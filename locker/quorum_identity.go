@@ -38,7 +38,7 @@ func (n *node) identify(ctx context.Context, conn driver.Conn) error {
 		return driver.NotSent(q.fault())
 	}
 	why := ""
-	if other, ok := q.ids[id]; ok && id != "" && other != n.place {
+	if other, ok := q.ids[id]; ok && other != n.place {
 		why = fmt.Sprintf("nodes %d and %d of the quorum are the same server (id %s); give each server once", min(n.place, other), max(n.place, other), id)
 	} else if t.Mode == driver.ModeCluster {
 		why = n.isCluster()

@@ -92,8 +92,6 @@ func (n *node) set(r *request, m *marker, answers []driver.Result) (given bool, 
 	set, found := answers[0], answers[1]
 	_, foreign := foreignReply(r.name, found.Err) // which is no marker
 	switch {
-	case set.Err != nil:
-		return false, set.Err
 	case set.Value == nil:
 		return false, &LockedError{Name: r.name}
 	case set.Value != "OK":

@@ -89,9 +89,8 @@ func (r *rest) settled() {
 
 // endFormer tells the nodes, until they answer, that the id from which the lease was taken up is
 // over: another taker, which lost, may have had the lease at some of them, and gives it back there.
-// It may be called on nil.
 func (r *rest) endFormer() {
-	if r == nil || r.former.script == nil || r.formerEnded || !r.quorum.enter() {
+	if r.former.script == nil || r.formerEnded || !r.quorum.enter() {
 		return
 	}
 	defer r.quorum.wg.Done()
@@ -124,9 +123,7 @@ func (r *rest) awaitAnswers(ctx context.Context, deadline time.Time) {
 	if end, ok := ctx.Deadline(); ok {
 		within = min(within, time.Until(end)/2)
 	}
-	if within > 0 {
-		await(ctx.Done(), r.bid.heard, within)
-	}
+	await(ctx.Done(), r.bid.heard, within)
 }
 
 // ask asks the rest of the nodes, unless that is done or they were dropped. It may be

@@ -45,7 +45,6 @@ func (q *quorum) rest(c call, got tally, taken *taken, doubtful nodeSet) *rest {
 	open, lost := got.ballot.unanswered()
 	for i, v := range got.ballot {
 		switch {
-		case !v.in, v.Err == nil, got.unasked.has(i):
 		case isNotTold(v): // it holds nothing, as those that were not asked
 			got.unasked.add(i)
 		case errors.Is(v.Err, ErrLocked):
@@ -73,11 +72,13 @@ type taken struct {
 
 func (t *taken) note(b ballot) {
 	for i, v := range b {
-		_, isNew := errors.AsType[errNew](v.Err)
-		unknown := !v.in || v.Err != nil && !answered(v.Err) && !isNew && (driver.OutcomeOf(v.Err) == driver.OutcomeUnknown || midway(v.Err))
-		if v.in && v.Err == nil {
+		switch {
+		case !v.in:
+			t.may.add(i)
+		case v.Err == nil:
 			t.given(i)
-		} else if unknown {
+		case answered(v.Err), isNew(v): // it has given nothing
+		case driver.OutcomeOf(v.Err) == driver.OutcomeUnknown, midway(v.Err):
 			t.may.add(i)
 		}
 	}
