@@ -313,3 +313,25 @@ func TestQuorumSetWithoutAnAnswerHasNoNodeRememberTheLeaseForLong(t *testing.T) 
 		}
 	})
 }
+
+// Nor does it where the release was not answered, and is made again while the node has its time.
+func TestQuorumUnlockAgainBesideANodeThatOwesAnAnswerDoesNotHoldUpClose(t *testing.T) {
+	eachOwed(t, 3, func(t *testing.T, nodes fakeQuorum, m *Mutex, order order) {
+		nodes[order[2]].losesAcquires(false)
+		lease := must(t, m)
+		time.Sleep(2 * restPause)
+		for _, place := range order[:2] {
+			nodes[place].refuse("LOADING Redis is loading the dataset in memory", m.mode.family().release)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), DefaultNodeTimeout/4)
+		defer cancel()
+		require.Error(t, lease.Unlock(ctx))
+		for _, place := range order[:2] {
+			nodes[place].heal()
+		}
+		require.NoError(t, lease.Unlock(t.Context()))
+		begun := time.Now()
+		assert.NoError(t, m.client.Close())
+		assert.Less(t, time.Since(begun), 2*DefaultNodeTimeout)
+	})
+}
