@@ -317,14 +317,20 @@ func TestQuorumNodeThatStoodStillAndCouldNotBeReachedKeepsNoLockThatWasGivenUp(t
 // Nor does a node keep the lock that refuses to end a try that was not granted, while another one fails that had ended it before,
 // nor if the watchdog comes too late for the last request. Close need not wait for it: most nodes have ended the try.
 func TestQuorumNodeThatRefusesTheEndOfATryKeepsNoLockThoughAnotherFailsThen(t *testing.T) {
-	for name, goesOn := range map[string]func(t *testing.T, c *Client, left *cleanup, another *fakeDeployment){
-		"for long": func(t *testing.T, _ *Client, _ *cleanup, another *fakeDeployment) {
+	for name, goesOn := range map[string]func(t *testing.T, c *Client, left *cleanup, refuses, another *fakeDeployment){
+		"for long": func(t *testing.T, _ *Client, _ *cleanup, _, another *fakeDeployment) {
 			time.Sleep(minorityTime / 3)
 			another.down()
 			time.Sleep(3 * minorityTime)
 		},
-		"late": func(_ *testing.T, _ *Client, left *cleanup, _ *fakeDeployment) { left.due(now().add(2 * minorityTime)) },
-		"at Close": func(t *testing.T, c *Client, _ *cleanup, another *fakeDeployment) {
+		"late": func(_ *testing.T, _ *Client, left *cleanup, _, _ *fakeDeployment) {
+			left.due(now().add(2 * minorityTime))
+		},
+		"for a moment, and the other does not fail": func(_ *testing.T, _ *Client, _ *cleanup, refuses, _ *fakeDeployment) {
+			time.Sleep(minorityTime / 3)
+			refuses.heal()
+		},
+		"at Close": func(t *testing.T, c *Client, _ *cleanup, _, another *fakeDeployment) {
 			another.refuse("LOADING Redis is loading the dataset in memory", mutexFamily.giveUp)
 			begun := time.Now()
 			assert.NoError(t, c.Close())
@@ -348,7 +354,7 @@ func TestQuorumNodeThatRefusesTheEndOfATryKeepsNoLockThoughAnotherFailsThen(t *t
 				left, ok := c.watchdog.jobs.first().task.(*cleanup)
 				c.watchdog.mu.Unlock()
 				require.True(t, ok)
-				goesOn(t, c, left, another)
+				goesOn(t, c, left, refuses, another)
 				require.Equal(t, 3, nodes.holding("k"))
 				refuses.heal()
 				another.heal()
