@@ -135,7 +135,8 @@ func TestQuorumNodesDoNotTellOfForeignValues(t *testing.T) {
 		c := nodes.client(t, QuorumConfig{})
 		meet(t, c)
 		nodes[0].Set(newKeys("pair").fence, "foreign")
-		pairs(t, c, Fenced())
+		must(t, c.Mutex("pair", Fenced()))
+		everywhere()
 		assert.NoError(t, c.Nodes()[0].Err)
 	})
 }
@@ -198,4 +199,40 @@ func TestQuorumRefusesANodeOfACluster(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A node that has refused a lock is well again once it does what a request for one asks, whoever has the lock: an answer
+// that does not tell so is none.
+func TestQuorumNodeIsWellOnceItDoesWhatALockNeeds(t *testing.T) {
+	var (
+		acquire = []call{mutexFamily.acquire.call([]string{"k"}, nil)}
+		take    = []call{takeScript.call([]string{"k"}, nil)}
+		set     = []call{native("SET", "k", "value", "NX"), native("GET", markerKey)}
+		reply   = func(values ...any) []driver.Result { return []driver.Result{{Value: values}} }
+	)
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		for what, asked := range map[string]struct {
+			calls   []call
+			answers []driver.Result
+			well    bool
+		}{
+			"it gives the lock":                 {acquire, reply(int64(1), "5"), true},
+			"others have the lock":              {acquire, reply(int64(0)), true},
+			"there is something foreign":        {acquire, reply(int64(-2), "list"), false},
+			"no answer":                         {acquire, []driver.Result{{Err: errLostReply}}, false},
+			"it gives a lock that is free":      {take, reply(int64(1), "5"), true},
+			"others have it, as it says first":  {take, reply(int64(0)), false},
+			"it was asked too little":           {take, reply(int64(2)), false},
+			"it sets the key":                   {set, []driver.Result{{Value: "OK"}, {Value: "1"}}, true},
+			"the key is set, and its marker":    {set, []driver.Result{{}, {Value: "1"}}, true},
+			"it sets the key, and is another":   {set, []driver.Result{{Value: "OK"}, {Value: "2"}}, false},
+			"it sets the key, and has no other": {set, []driver.Result{{Value: "OK"}, {}}, false},
+		} {
+			n := nodes.client(t, QuorumConfig{}).quorum.nodes[0]
+			n.learn("1")
+			n.objection.Store(&objection{err: driver.NewServerError("OOM command not allowed"), taking: true})
+			n.heed(asked.calls, asked.answers)
+			assert.Equal(t, asked.well, n.objection.Load() == nil, what)
+		}
+	})
 }
