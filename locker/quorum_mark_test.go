@@ -133,3 +133,32 @@ func TestQuorumMarkerIsThatOfTheSending(t *testing.T) {
 		assert.ErrorAs(t, err, new(errNew))
 	})
 }
+
+// However long leases may be, a node is remembered for several times as long.
+func TestQuorumMarkerOutlivesTheLongestTTL(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		const longest = markerLife / 2
+		must(t, nodes.client(t, QuorumConfig{LongestTTL: longest, Bootstrap: true}).Mutex("k"))
+		assert.InDelta(t, 4*longest, nodes[0].pttl(t, markerKey), float64(time.Second))
+	})
+}
+
+// SET has given the lock also where it is not told what the node's marker is: that is why the node takes no part, and not
+// that it is new.
+func TestQuorumMarkerThatIsNotToldTakesNoLockBack(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		q := nodes.client(t, QuorumConfig{}).quorum
+		q.nodes[0].learn("1")
+		for _, unheard := range []error{
+			driver.NewServerError("NOPERM No permissions to access a key"), errLostReply, driver.NotSent(errLostReply),
+		} {
+			var given taken
+			_, err := q.reader(&request{name: "k"}, &given)(0, []driver.Result{{Value: "OK"}, {Err: unheard}})
+			assert.ErrorContains(t, err, unheard.Error())
+			assert.NotErrorAs(t, err, new(errNew))
+			assert.NotEqual(t, driver.OutcomeNotSent, driver.OutcomeOf(err))
+			assert.True(t, given.certain.has(0))
+			assert.NotNil(t, q.nodes[0].marker.Load())
+		}
+	})
+}
