@@ -487,3 +487,27 @@ func TestRoundEnds(t *testing.T) {
 		}
 	})
 }
+
+// Several calls go out together, and none of them concerns a node.
+func TestQuorumCallsThatDoNotConcernANodeAreDecidedByTheOthers(t *testing.T) {
+	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
+		nodes.established()
+		c := nodes.client(t, QuorumConfig{})
+		meet(t, c)
+		var calls []call
+		for _, name := range []string{"a", "b"} {
+			lease := must(t, c.Mutex(name))
+			everywhere()
+			release := c.store.releaseCall(lease.mutex, lease.tenure.id, "", 0)
+			release.clear = only(2)
+			calls = append(calls, release)
+		}
+		nodes[2].reset()
+		for _, r := range c.quorum.runBatch(t.Context(), calls) {
+			assert.NoError(t, r.Err)
+			assert.Equal(t, int64(1), r.Value)
+		}
+		synctest.Wait()
+		assert.Empty(t, nodes[2].commands())
+	})
+}
