@@ -361,6 +361,25 @@ func TestQuorumsThatCannotBe(t *testing.T) {
 	})
 }
 
+func TestQuorumsAtTheLimits(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeDeployment) {
+		for _, quorum := range []struct {
+			nodes int
+			cfg   QuorumConfig
+		}{
+			{maxNodes, QuorumConfig{}},
+			{3, QuorumConfig{NodeTimeout: time.Millisecond}},
+			{3, QuorumConfig{LongestTTL: MinTTL}},
+			{3, QuorumConfig{LongestTTL: MaxTTL}},
+		} {
+			c, err := NewQuorum(slices.Repeat([]driver.Connector{f}, quorum.nodes), quorum.cfg, TTL(MinTTL))
+			if assert.NoError(t, err, "%+v", quorum) {
+				assert.NoError(t, c.Close())
+			}
+		}
+	})
+}
+
 // After LongestTTL a node that was restarted takes part again, which knows of no lease.
 func TestQuorumLeasesLastNoLongerThanLongestTTL(t *testing.T) {
 	quorumBubble(t, 3, func(t *testing.T, nodes fakeQuorum) {
