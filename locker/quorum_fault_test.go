@@ -369,11 +369,13 @@ func TestQuorumOfOneServerThriceClosesAtOnce(t *testing.T) {
 		_, err = c.Mutex("k").TryLock(t.Context())
 		require.ErrorIs(t, err, ErrInvalid)
 		close(decided)
-		_, err = c.Mutex("other").TryLock(t.Context()) // asks nobody
+		asked := nodes[0].acquires()
+		_, err = c.Mutex("other").TryLock(t.Context())
 		require.ErrorIs(t, err, ErrInvalid)
 		begun := time.Now()
 		assert.NoError(t, c.Close())
 		assert.Zero(t, time.Since(begun))
+		assert.Zero(t, asked.Load())
 	})
 }
 
