@@ -229,15 +229,20 @@ var mutants = []mutant{
 	// Subscriptions.
 	{"sub-add-nothing-fails", `Subscribe/AddNothing`},
 	{"sub-add-twice-fails", `Subscribe/AddTwice Subscribe/ConcurrentAdd Subscribe/Gap/DuringAdd`},
+	{"sub-add-trusts-what-is-being-removed", `Subscribe/Ctx/Remove`},
+	{"sub-add-twice-hears-twice", `Subscribe/AddTwice`},
 	{"sub-add-without-ack", `
 		Subscribe/Ack Subscribe/AtOnce Subscribe/Message Subscribe/Ctx/Add
 		Subscribe/Ctx/HungDial Subscribe/Close/Add`},
 	{"sub-add-waits-for-one-ack", `Subscribe/Ack/Each`},
 	{"sub-added-already-needs-no-ack", `Subscribe/Ack/Concurrent`},
-	{"sub-adds-first-only", `Subscribe/AddSeveral Subscribe/Remove Subscribe/Gap/AllChannels Subscribe/Ctx/Remove`},
+	{"sub-adds-first-only", `Subscribe/AddSeveral Subscribe/Remove Subscribe/Gap/AllChannels`},
+	{"sub-close-is-not-told", `
+		Subscribe/Close Subscribe/ConnClose Subscribe/Close/Add Subscribe/Close/Listen Close/Subscribing`},
 	{"sub-close-leaves-connection", `Subscribe/OneConnection Subscribe/ConnClose Subscribe/Close/Outage`},
 	{"sub-close-leaves-waiters", `Subscribe/Close Subscribe/ConnClose Subscribe/Close/Add`},
 	{"sub-close-twice-fails", `Subscribe/Close`},
+	{"sub-closes-all", `Subscribe/Two`},
 	{"sub-dial-has-no-timeout", `Subscribe/HungDial`},
 	{"sub-dial-holds-the-pool", `Subscribe/HungDial/Calls`},
 	{"sub-dies-with-ctx", `Subscribe/OutlivesItsCtx`},
@@ -247,19 +252,21 @@ var mutants = []mutant{
 	{"sub-drops-username", `Subscribe/Username`},
 	{"sub-gap-at-loss", `Subscribe/Gap/Restored`},
 	{"sub-gap-too-early", `Subscribe/Gap/Restored`},
-	{"sub-gives-no-channel", `Subscribe/Message Subscribe/Gap`},
+	{"sub-gives-no-channel", `Subscribe/Message Subscribe/Gap Subscribe/Listen`},
+	{"sub-given-up-add-is-undone", `Subscribe/Ctx/Add`},
 	{"sub-handshake-no-timeout", `Subscribe/HungHandshake`},
 	{"sub-forgets-channels", `
 		Subscribe/Gap Subscribe/Gap/AllChannels Subscribe/Gap/Unread Subscribe/Gap/DuringAdd Subscribe/BlackHole
 		Subscribe/BlackHole/Idle Subscribe/Outage`},
 	{"sub-forgets-what-is-refused", `Subscribe/Gap/Refused`},
 	{"sub-forgets-what-was-not-restored", `Subscribe/Gap/Twice`},
+	{"sub-has-a-connection-for-each-add", `Subscribe/OneConnection`},
 	{"sub-ignores-ctx", `
 		Subscribe/Ctx/Receive Subscribe/Quiet Subscribe/Outage Subscribe/Ctx/Add Subscribe/Ctx/Remove
 		Subscribe/Ctx/HungDial`},
 	{"sub-ignores-refusal", `Subscribe/NoPerm`},
 	{"sub-is-shared", `Subscribe/Two`},
-	{"sub-listen-ends-with-nil", `Subscribe/Ctx/Listen`},
+	{"sub-listen-ends-with-nil", `Subscribe/Ctx/Listen Subscribe/Close/Listen`},
 	{"sub-listen-forgets-what-was-before", `Subscribe/Listen Subscribe/Ctx/NoLoss/Listen`},
 	{"sub-listen-hears-no-gap", `Subscribe/Listen Subscribe/Ctx/NoLoss/Listen`},
 	{"sub-listen-hears-two-at-a-time", `Subscribe/Listen`},
@@ -267,6 +274,7 @@ var mutants = []mutant{
 	{"sub-listen-ignores-ctx", `Subscribe/Ctx/Listen Subscribe/Ctx/NoLoss/Listen`},
 	{"sub-listen-loses-at-its-end", `Subscribe/Ctx/NoLoss/Listen`},
 	{"sub-listen-outlives-close", `Subscribe/Close/Listen`},
+	{"sub-listen-tells-of-its-end", `Subscribe/Ctx/Listen`},
 	{"sub-never-pings", `Subscribe/BlackHole Subscribe/BlackHole/Idle`},
 	{"sub-unwatched-while-adding", `Subscribe/BlackHole/Add`},
 	{"sub-unwatched-while-restoring", `Subscribe/BlackHole/Resubscribe`},
@@ -283,9 +291,11 @@ var mutants = []mutant{
 	{"sub-refusal-is-plain", `Subscribe/NoPerm`},
 	{"sub-receive-polls", `Subscribe/Waiting Subscribe/Close`},
 	{"sub-remove-does-nothing", `Subscribe/Remove Subscribe/ConcurrentAdd Subscribe/Ctx/Remove`},
+	{"sub-remove-is-not-sent", `Subscribe/Remove`},
 	{"sub-remove-unknown-fails", `Subscribe/RemoveUnknown`},
 	{"sub-remove-without-ack", `Subscribe/Ctx/Remove`},
 	{"sub-removes-from-all", `Subscribe/Two/Remove`},
+	{"sub-restores-what-was-removed", `Subscribe/Gap/AllChannels`},
 	{"sub-restores-one", `Subscribe/Gap/AllChannels Subscribe/Gap/DuringAdd`},
 	{"sub-leaves-dead-connections-open", `Subscribe/BlackHole Subscribe/BlackHole/Idle Subscribe/BlackHole/Add`},
 	{"sub-returns-the-cause-of-ctx", `

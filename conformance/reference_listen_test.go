@@ -47,8 +47,10 @@ func (s *refSub) Listen(ctx context.Context, hear func(driver.Message, error)) e
 	switch {
 	case s.has("sub-listen-hears-on"):
 		return err
-	case s.has("sub-listen-ends-with-nil") && !errors.Is(err, driver.ErrClosed):
-		err = nil
+	case s.has("sub-listen-ends-with-nil"):
+		return nil
+	case s.has("sub-listen-tells-of-its-end"):
+		hear(driver.Message{}, err)
 	case s.has("sub-listen-loses-at-its-end"):
 		time.Sleep(time.Millisecond)
 	case s.has("sub-listen-outlives-close") && errors.Is(err, driver.ErrClosed):

@@ -81,6 +81,7 @@ func (s *refSub) down(l *link, first bool) {
 		maps.DeleteFunc(s.want, func(ch string, _ bool) bool { return !s.acked[ch] })
 	}
 	clear(s.acked)
+	clear(s.leaving)
 	if s.has("sub-gap-at-loss") && !s.closed {
 		s.queue = append(s.queue, driver.ErrGap)
 	}
@@ -143,6 +144,12 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
+func (s *refSub) wants(channel string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.want[channel]
+}
+
 func (s *refSub) push(entry any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,6 +186,9 @@ func (s *refSub) handle(v any) (refused bool) {
 	channel, _ := list[1].(string)
 	switch list[0] {
 	case "message":
+		if s.has("sub-remove-is-not-sent") && !s.wants(channel) {
+			return false
+		}
 		m := driver.Message{Channel: channel, Payload: list[2].(string)}
 		switch s.conn.bug {
 		case "sub-trims-payload":
@@ -195,10 +205,16 @@ func (s *refSub) handle(v any) (refused bool) {
 			}
 		}
 		s.push(m)
+		if s.twice {
+			s.push(m)
+		}
 	case "subscribe", "unsubscribe":
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.acked[channel] = list[0] == "subscribe"
+		if list[0] == "unsubscribe" {
+			s.leaving[channel]--
+		}
+		s.acked[channel] = list[0] == "subscribe" && s.leaving[channel] == 0
 		if len(s.sent) > 0 && list[0] == "subscribe" && channel == s.sent[0][len(s.sent[0])-1] {
 			s.sent, s.again = s.sent[1:], false
 		}

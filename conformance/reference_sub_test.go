@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/golocker/golocker/conformance/internal/resp"
 	"github.com/golocker/golocker/locker/driver"
 )
 
@@ -22,7 +21,8 @@ type refSub struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced whenever something below changes
 	want    map[string]bool
-	acked   map[string]bool // on the connection of now
+	acked   map[string]bool // on the connection of now, and nothing takes it back
+	leaving map[string]int  // UNSUBSCRIBEs of a channel without an answer
 	link    *link           // nil while there is none
 	sent    [][]string      // SUBSCRIBE commands without an answer
 	again   bool            // the first of them subscribes to all channels again
@@ -30,6 +30,7 @@ type refSub struct {
 	queue   []any     // driver.Message or error
 	hear    func(any) // takes what the queue would get, while somebody listens
 	closed  bool
+	twice   bool // bug "sub-add-twice-hears-twice"
 }
 
 const pingEvery = 4 * time.Second
@@ -42,7 +43,7 @@ func (c *refConn) Subscribe(ctx context.Context) (driver.Subscription, error) {
 		return nil, nil
 	}
 	s := &refSub{conn: c, done: make(chan struct{}), changed: make(chan struct{}),
-		want: map[string]bool{}, acked: map[string]bool{}, refused: map[string]error{}}
+		want: map[string]bool{}, acked: map[string]bool{}, leaving: map[string]int{}, refused: map[string]error{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.has("sub-dies-with-ctx") {
 		s.ctx, s.cancel = context.WithCancel(ctx)
@@ -105,6 +106,11 @@ func (s *refSub) unread() int {
 }
 
 func (s *refSub) Add(ctx context.Context, channels ...string) error {
+	if s.has("sub-has-a-connection-for-each-add") {
+		if l, err := s.conn.dialFor(ctx, true); err == nil {
+			_, _ = l.Write(resp.AppendCommand(nil, append([]string{"SUBSCRIBE"}, channels...)...))
+		}
+	}
 	s.mu.Lock()
 	var missing []string
 	trusted := map[string]bool{} // bug "sub-added-already-needs-no-ack"
@@ -120,6 +126,7 @@ func (s *refSub) Add(ctx context.Context, channels ...string) error {
 			trusted[ch] = true
 			continue
 		}
+		s.twice = s.twice || s.want[ch] && s.has("sub-add-twice-hears-twice")
 		s.want[ch] = true
 		delete(s.refused, ch)
 		if !s.acked[ch] {
@@ -135,6 +142,13 @@ func (s *refSub) Add(ctx context.Context, channels ...string) error {
 	}
 	if s.has("sub-add-without-ack") {
 		return nil
+	}
+	if s.has("sub-given-up-add-is-undone") {
+		defer func() {
+			if ctx.Err() != nil {
+				time.AfterFunc(10*time.Millisecond, func() { _ = s.remove(s.ctx, channels) })
+			}
+		}()
 	}
 	return s.wait(ctx, func() (bool, error) {
 		for _, ch := range channels {
@@ -163,41 +177,51 @@ func (s *refSub) Add(ctx context.Context, channels ...string) error {
 
 func (s *refSub) Remove(ctx context.Context, channels ...string) error {
 	if s.has("sub-removes-from-all") {
-		s.conn.mu.Lock()
-		live := slices.Collect(maps.Keys(s.conn.live))
-		s.conn.mu.Unlock()
-		for _, l := range live {
-			if other, ok := l.(*refSub); ok && other != s {
-				_ = other.remove(ctx, channels)
-			}
+		for _, other := range s.others() {
+			_ = other.remove(ctx, channels)
 		}
 	}
 	return s.remove(ctx, channels)
 }
 
+// others are the other Subscriptions of the Conn.
+func (s *refSub) others() []*refSub {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	var list []*refSub
+	for l := range s.conn.live {
+		if other, ok := l.(*refSub); ok && other != s {
+			list = append(list, other)
+		}
+	}
+	return list
+}
+
 func (s *refSub) remove(ctx context.Context, channels []string) error {
 	s.mu.Lock()
-	var known []string
 	for _, ch := range channels {
 		if !s.want[ch] && s.has("sub-remove-unknown-fails") {
 			s.mu.Unlock()
 			return fmt.Errorf("reference: not subscribed to %q", ch)
 		}
-		delete(s.want, ch)
-		if s.acked[ch] {
-			known = append(known, ch)
+		if !s.has("sub-restores-what-was-removed") {
+			delete(s.want, ch)
 		}
 	}
-	if len(known) > 0 && s.link != nil && !s.has("sub-remove-does-nothing") {
-		s.send("UNSUBSCRIBE", known)
+	if len(channels) > 0 && s.link != nil && !s.has("sub-remove-does-nothing") && !s.has("sub-remove-is-not-sent") {
+		s.send("UNSUBSCRIBE", channels)
+		for _, ch := range channels {
+			s.leaving[ch]++
+			s.acked[ch] = s.acked[ch] && s.has("sub-add-trusts-what-is-being-removed")
+		}
 	}
 	s.mu.Unlock()
-	if s.has("sub-remove-does-nothing") || s.has("sub-remove-without-ack") {
+	if s.has("sub-remove-does-nothing") || s.has("sub-remove-is-not-sent") || s.has("sub-remove-without-ack") {
 		return nil
 	}
 	return s.wait(ctx, func() (bool, error) {
-		for _, ch := range known {
-			if s.acked[ch] {
+		for _, ch := range channels {
+			if s.leaving[ch] > 0 {
 				return false, nil
 			}
 		}
@@ -221,6 +245,9 @@ func (s *refSub) wait(ctx context.Context, ok func() (bool, error)) error {
 		s.mu.Lock()
 		if s.closed && !s.has("sub-close-leaves-waiters") {
 			s.mu.Unlock()
+			if s.has("sub-close-is-not-told") {
+				return errors.New("reference: the connection is closed")
+			}
 			return driver.ErrClosed
 		}
 		finished, err := ok()
@@ -301,6 +328,11 @@ func (s *refSub) Close() error {
 	s.closed = true
 	s.broadcast()
 	s.mu.Unlock()
+	if s.has("sub-closes-all") {
+		for _, other := range s.others() {
+			_ = other.Close()
+		}
+	}
 	if s.has("sub-close-leaves-connection") {
 		return nil
 	}
