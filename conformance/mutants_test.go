@@ -250,6 +250,7 @@ var mutants = []mutant{
 	{"sub-drops-above-500", `Subscribe/Flood`},
 	{"sub-drops-TLS", `Subscribe/TLS`},
 	{"sub-drops-username", `Subscribe/Username`},
+	{"sub-gap-at-first-ack", `Subscribe/Gap/Restored`},
 	{"sub-gap-at-loss", `Subscribe/Gap/Restored`},
 	{"sub-gap-too-early", `Subscribe/Gap/Restored`},
 	{"sub-gives-no-channel", `Subscribe/Message Subscribe/Gap Subscribe/Listen`},

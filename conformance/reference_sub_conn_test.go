@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +61,11 @@ func (s *refSub) up(l *link, first bool) {
 			break
 		}
 	}
-	if len(all) > 0 {
+	if s.has("sub-gap-at-first-ack") {
+		for _, ch := range slices.Sorted(slices.Values(all)) {
+			s.send("SUBSCRIBE", []string{ch})
+		}
+	} else if len(all) > 0 {
 		s.send("SUBSCRIBE", all)
 		s.again = !first
 	}
