@@ -80,7 +80,7 @@ var connectorCases = []testCase{
 		}
 		k.wire.KillAll() // new connections are of the same user
 		k.recovers(conn)
-		for _, fault := range []func(){k.refuseHandshakes, func() { k.wire.Refuse(true) }} {
+		for _, fault := range []func(){func() { k.refuseHandshakes() }, func() { k.wire.Refuse(true) }} {
 			fault()
 			k.wire.KillAll()
 			for range 3 { // no error shows that password either

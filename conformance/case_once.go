@@ -162,9 +162,11 @@ func (k *kit) refusedHandshake(what string, call caller) {
 		k.Skipf("the server asks for no password")
 	}
 	conn := k.warm()
-	k.refuseHandshakes()
+	relent := k.refuseHandshakes()
 	k.wire.KillAll()
 	k.notLetIn(what+" to a server that refuses every connection", conn, call)
+	relent() // the password has been put right
+	k.recovers(conn)
 }
 
 // notLetIn calls where no connection can be made: whoever answers says so before there is a
@@ -186,10 +188,16 @@ func (k *kit) notLetIn(what string, conn driver.Conn, call caller) {
 	}
 }
 
-// refuseHandshakes makes the server let nobody in from now on.
-func (k *kit) refuseHandshakes() {
+// refuseHandshakes makes the server let nobody in, and returns what ends that.
+func (k *kit) refuseHandshakes() (relent func()) {
+	var rules []*wire.Rule
 	for _, name := range []string{"HELLO", "AUTH"} {
-		k.wire.On(wire.Match{Name: name, Times: -1}, wire.Answer("-WRONGPASS invalid username-password pair or user is disabled.\r\n"))
+		rules = append(rules, k.wire.On(wire.Match{Name: name, Times: -1}, wire.Answer("-WRONGPASS invalid username-password pair or user is disabled.\r\n")))
+	}
+	return func() {
+		for _, r := range rules {
+			r.Remove()
+		}
 	}
 }
 

@@ -246,6 +246,12 @@ var subscribeFaultCases = []testCase{
 		}
 		k.wire.Refuse(false)
 		k.delivers(sub, "a")
+		// Or it is there, and lets nobody in.
+		relent := k.refuseHandshakes()
+		k.wire.KillAll()
+		_, _ = k.next(sub, 2*k.time.reply)
+		relent()
+		k.delivers(sub, "a")
 	}},
 	{name: "Subscribe/Ctx/Add", needs: needs{subscriber: true}, run: func(k *kit) {
 		sub := k.subscribe(k.open(), k.channel("a"))

@@ -126,6 +126,7 @@ var mutants = []mutant{
 	{"not-sent-is-unknown", `Close/ErrClosed Close/Batch`},
 	{"dial-error-is-reply", `Do/Refused/NotReplied Do/Bounded/HungDial Do/Bounded/Refused`},
 	{"handshake-error-is-reply", `Do/Refused/Handshake Batch/Refused`},
+	{"refused-handshake-is-for-good", `Do/Refused/Handshake Batch/Refused`},
 
 	// Contexts and timeouts.
 	{"sends-with-ended-ctx", `Do/Ctx/EndedBefore `},
@@ -290,6 +291,8 @@ var mutants = []mutant{
 	{"sub-receive-loses", `Subscribe/Ctx/NoLoss`},
 	{"sub-receive-loses-gap", `Subscribe/Ctx/NoLoss/Gap`},
 	{"sub-refusal-is-plain", `Subscribe/NoPerm`},
+	{"sub-refusal-is-received", `Subscribe/NoPerm`},
+	{"sub-refused-handshake-is-for-good", `Subscribe/Outage`},
 	{"sub-receive-polls", `Subscribe/Waiting Subscribe/Close`},
 	{"sub-remove-does-nothing", `Subscribe/Remove Subscribe/ConcurrentAdd Subscribe/Ctx/Remove`},
 	{"sub-remove-is-not-sent", `Subscribe/Remove`},

@@ -586,6 +586,10 @@ func (c *refConn) handshake(ctx context.Context, l *link, sub bool) error {
 			switch c.bug {
 			case "auth-error-shows-password":
 				err = fmt.Errorf("reference: %q: %w", args, err)
+			case "refused-handshake-is-for-good":
+				c.mu.Lock()
+				c.tripped = true
+				c.mu.Unlock()
 			case "handshake-error-is-reply":
 				err = driver.NewServerError(strings.TrimSpace(string(frame[1:])))
 			}

@@ -23,6 +23,9 @@ func (s *refSub) run() {
 		}
 		l, err := s.conn.dialFor(s.ctx, true)
 		if err != nil {
+			if s.has("sub-refused-handshake-is-for-good") && strings.Contains(err.Error(), "WRONGPASS") {
+				<-s.ctx.Done()
+			}
 			s.pause()
 			continue
 		}
@@ -180,6 +183,9 @@ func (s *refSub) handle(v any) (refused bool) {
 				delete(s.want, ch)
 			}
 			s.sent = s.sent[1:]
+			if s.has("sub-refusal-is-received") {
+				s.queue = append(s.queue, error(e))
+			}
 		}
 		s.broadcast()
 		return false

@@ -212,7 +212,7 @@ type refConn struct {
 	done    bool
 	idle    []*link
 	live    map[io.Closer]struct{} // every connection and subscription
-	tripped bool                   // bug "breaker-stays-open"
+	tripped bool                   // bugs "breaker-stays-open" and "refused-handshake-is-for-good"
 	calls   sync.WaitGroup         // bug "close-waits"
 	one     sync.Mutex             // bugs "holds-mutex" and "close-hangs-in-mutex"
 
