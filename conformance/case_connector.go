@@ -130,6 +130,10 @@ var connectorCases = []testCase{
 		}
 		k.reply(k.connect(c), plain("ECHO", k.prefix), k.prefix)
 	}},
+	{name: "Config/IPv6", run: func(k *kit) {
+		conn := k.open(k.onlyAt("tcp", "[2001:db8::1]:6379"))
+		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+	}},
 	{name: "Config/Unix", run: func(k *kit) {
 		conn := k.open(k.unixSocket())
 		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
@@ -266,20 +270,24 @@ var connectorCases = []testCase{
 	}},
 }
 
-// unixSocket makes a Config of the server's socket, to which the driver must connect and
-// nowhere else.
+// unixSocket makes a Config of the server's socket.
 func (k *kit) unixSocket() func(*driver.Config) {
+	return k.onlyAt("unix", "/run/conformance/server.sock")
+}
+
+// onlyAt makes a Config of an address of the server, to which the driver must connect and
+// nowhere else.
+func (k *kit) onlyAt(network, addr string) func(*driver.Config) {
 	if k.realTime() {
 		k.Skipf("it is seen by what Config.Dial is given")
 	}
-	const path = "/run/conformance/server.sock"
 	return func(c *driver.Config) {
-		c.Network, c.Addrs = "unix", []string{path}
-		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if network != "unix" || addr != path {
-				k.Errorf("Config.Dial was called with %q and %q; want the network unix and the path of the socket", network, addr)
+		c.Network, c.Addrs = network, []string{addr}
+		c.Dial = func(ctx context.Context, n, a string) (net.Conn, error) {
+			if n != network || a != addr {
+				k.Errorf("Config.Dial was called with %q and %q; want %q and %q, as the Config has them", n, a, network, addr)
 			}
-			return k.wire.Dial(ctx, network, addr)
+			return k.wire.Dial(ctx, n, a)
 		}
 	}
 }

@@ -38,6 +38,7 @@ var mutants = []mutant{
 	{"tls-is-not-verified", `Config/TLS/Verify`},
 	{"tls-roots-are-dropped", `Config/TLS/Verify`},
 	{"unix-is-tcp", `Config/Unix`},
+	{"address-loses-brackets", `Config/IPv6`},
 	{"no-select", `Config/DB`},
 	{"select-refused-is-ignored", `Config/DB/Refused`},
 	{"no-client-name", `Config/ClientName`},
@@ -129,7 +130,7 @@ var mutants = []mutant{
 	{"refused-handshake-is-for-good", `Do/Refused/Handshake Batch/Refused`},
 
 	// Contexts and timeouts.
-	{"sends-with-ended-ctx", `Do/Ctx/EndedBefore `},
+	{"sends-with-ended-ctx", `Do/Ctx/EndedBefore Batch/Ctx/EndedBefore`},
 	{"ignores-deadline", `Do/Ctx/DeadlineInFlight Do/Ctx/HungDial/Deadline Do/Ctx/BlackHole Do/Ctx/PoolExhausted`},
 	{"ignores-cancel", `
 		Do/Ctx/CancelInFlight Do/Ctx/HungDial/Cancel
@@ -192,6 +193,8 @@ var mutants = []mutant{
 	{"close-leaves-calls", `Close/InFlight Close/BlackHole Close/StalledWrite Batch/Close`},
 	{"close-leaves-dials", `Close/WhileDialing`},
 	{"close-is-not-told", `Close/InFlight Batch/Close`},
+	{"dial-at-close-is-not-told", `Close/NotSent`},
+	{"at-close-is-not-sent", `Close/InFlight Close/StalledWrite Batch/Close`},
 	{"close-leaves-subscriptions-that-connect", `Close/Subscribing`},
 	{"sends-after-close", `Close/NotSent`},
 	{"cancel-beside-close-panics", `Close/PoolExhausted`},
@@ -205,9 +208,10 @@ var mutants = []mutant{
 	{"subscribe-after-close", `Close/Subscribe`},
 
 	// Batches.
-	{"batch-at-close-is-not-sent", `Batch/Close`},
 	{"batch-hangs-at-close", `Batch/Close`},
 	{"batch-fails-as-one", `Batch/Results`},
+	{"batch-empty-is-nil", `Batch/Results`},
+	{"batch-numbers-are-integers", `Batch/Results`},
 	{"batch-forgets-one", `Batch/One`},
 	{"batch-has-one-too-many", `Batch/Order Batch/Results Batch/Empty Batch/One`},
 	{"batch-that-fails-is-nil", `

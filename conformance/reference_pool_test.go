@@ -230,7 +230,11 @@ func (c *refConn) arm(ctx context.Context, l *link) {
 func (c *refConn) broke(ctx context.Context, err error) error {
 	select {
 	case <-c.closed:
-		if c.bug != "close-is-not-told" {
+		switch c.bug {
+		case "close-is-not-told":
+		case "at-close-is-not-sent":
+			return driver.NotSent(driver.ErrClosed)
+		default:
 			return fmt.Errorf("reference: %w", driver.ErrClosed)
 		}
 	default:
@@ -458,7 +462,9 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 				err = errors.New("reference: no connection in time")
 				select {
 				case <-c.closed:
-					err = fmt.Errorf("reference: %w", driver.ErrClosed)
+					if c.bug != "dial-at-close-is-not-told" {
+						err = fmt.Errorf("reference: %w", driver.ErrClosed)
+					}
 				default:
 				}
 			}
@@ -468,7 +474,11 @@ func (c *refConn) dialFor(ctx context.Context, sub bool) (_ *link, err error) {
 	if c.bug == "unix-is-tcp" || sub && c.bug == "sub-unix-is-tcp" {
 		network = "tcp"
 	}
-	nc, err := c.cfg.Dial(ctx, network, c.cfg.Addrs[0])
+	addr := c.cfg.Addrs[0]
+	if host, port, err := net.SplitHostPort(addr); err == nil && c.bug == "address-loses-brackets" {
+		addr = host + ":" + port
+	}
+	nc, err := c.cfg.Dial(ctx, network, addr)
 	for err != nil && c.bug == "redials-for-ever" && outer.Err() == nil {
 		time.Sleep(time.Second)
 		nc, err = c.cfg.Dial(outer, c.cfg.Network, c.cfg.Addrs[0])

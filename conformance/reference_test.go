@@ -9,6 +9,7 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -443,11 +444,14 @@ func (c *refConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.R
 			}
 		}
 		return results
-	case "batch-at-close-is-not-sent":
+	case "batch-empty-is-nil", "batch-numbers-are-integers":
 		results := c.exchange(ctx, cmds)
 		for i, r := range results {
-			if errors.Is(r.Err, driver.ErrClosed) {
-				results[i].Err = driver.NotSent(r.Err)
+			if n, err := strconv.ParseInt(fmt.Sprint(r.Value), 10, 64); err == nil && c.bug == "batch-numbers-are-integers" {
+				results[i].Value = n
+			}
+			if r.Value == "" && c.bug == "batch-empty-is-nil" {
+				results[i].Value = nil
 			}
 		}
 		return results
