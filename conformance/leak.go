@@ -43,7 +43,7 @@ func (k *kit) noNewGoroutines(before map[string]string) {
 		return
 	}
 	var left []string
-	ok := k.eventually(linger, func() bool {
+	ok := k.eventually(k.time.budget/3, func() bool {
 		left = nil
 		for id, g := range k.goroutines() {
 			own := strings.Contains(g, "golocker/conformance.") || strings.Contains(g, "golocker/conformance/") || strings.Contains(g, "alicebob/miniredis") ||

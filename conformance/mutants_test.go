@@ -325,6 +325,7 @@ var mutants = []mutant{
 var realMutants = []mutant{
 	{"nested-types-are-kept", `Do/Reply/Typed`},
 	{"verbatim-keeps-format", `Do/Reply/Typed`},
+	{"close-leaks-goroutine", `Close/Goroutines`}, // in a bubble each case ends with that
 }
 
 // contract selects the level of the suite that is about the driver alone.
