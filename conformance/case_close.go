@@ -92,14 +92,8 @@ var closeCases = []testCase{
 			k.wait(c, k.time.slack, "a call that waited for a connection at Close")
 		}
 		k.is("a call that waited for a connection at Close", calls[len(calls)-1].err, driver.ErrClosed)
-		k.wire.ResumeDials()
+		k.wire.ResumeDials() // what is marked NotSent is not written now: every case checks that at its end
 		time.Sleep(k.time.reply)
-		for i, c := range calls {
-			n := k.wire.Count(wire.Match{Name: "INCR", Arg: k.key(fmt.Sprint("n", i))})
-			if n > 0 && driver.OutcomeOf(c.err) == driver.OutcomeNotSent {
-				k.never("a call that Close ended gave %q, marked NotSent, and its command was written after that", c.err)
-			}
-		}
 	}},
 	{name: "Close/WhileDialing", run: func(k *kit) {
 		conn := k.warm()

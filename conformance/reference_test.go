@@ -280,7 +280,8 @@ func (c *refConn) Do(ctx context.Context, cmd driver.Command) (driver.Value, err
 		r := c.later(ctx, []driver.Command{cmd})[0]
 		return r.Value, r.Err
 	case "sends-after-close":
-		return c.doBeyondClose(ctx, cmd)
+		r := c.beyondClose(ctx, []driver.Command{cmd})[0]
+		return r.Value, r.Err
 	}
 	live := ctx.Err() == nil
 	r := c.exchange(ctx, []driver.Command{cmd})[0]
@@ -357,15 +358,15 @@ func (c *refConn) goesOn(ctx context.Context, cmds []driver.Command) []driver.Re
 	return results
 }
 
-// doBeyondClose returns at Close and sends the command all the same, when it has a connection.
-func (c *refConn) doBeyondClose(ctx context.Context, cmd driver.Command) (driver.Value, error) {
-	done := make(chan driver.Result, 1)
-	go func() { done <- c.exchange(ctx, []driver.Command{cmd})[0] }()
+// beyondClose returns at Close and sends the commands all the same, when it has a connection.
+func (c *refConn) beyondClose(ctx context.Context, cmds []driver.Command) []driver.Result {
+	done := make(chan []driver.Result, 1)
+	go func() { done <- c.exchange(ctx, cmds) }()
 	select {
-	case r := <-done:
-		return r.Value, r.Err
+	case results := <-done:
+		return results
 	case <-c.closed:
-		return nil, driver.NotSent(driver.ErrClosed)
+		return failAll(len(cmds), driver.NotSent(driver.ErrClosed))
 	}
 }
 
@@ -381,6 +382,8 @@ func (c *refConn) DoBatch(ctx context.Context, cmds []driver.Command) []driver.R
 		return append(c.exchange(ctx, cmds), driver.Result{})
 	case "batch-keeps-args":
 		return c.later(ctx, cmds)
+	case "sends-after-close":
+		return c.beyondClose(ctx, cmds)
 	case "batch-goes-on":
 		return c.goesOn(ctx, cmds)
 	case "batch-in-parts":
