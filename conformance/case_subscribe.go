@@ -84,6 +84,7 @@ var subscribeCases = []testCase{
 		for i := range 20 {
 			k.publish(k.channel("a"), fmt.Sprint(i))
 		}
+		time.Sleep(k.time.pause) // they are there before anybody receives
 		for i := range 20 {
 			k.receive(sub, k.channel("a"), fmt.Sprint(i))
 		}
@@ -226,7 +227,7 @@ var subscribeCases = []testCase{
 			used[r.Conn] = true
 		}
 		if len(used) != 1 {
-			k.Errorf("a Subscription with 21 channels uses %d connections; want one", len(used))
+			k.Fatalf("a Subscription with 21 channels uses %d connections; want one", len(used))
 		}
 		// and it does not take the commands' connection away.
 		k.reply(conn, plain("ECHO", k.prefix), k.prefix)

@@ -29,7 +29,7 @@ var mutants = []mutant{
 	{"conns-are-shared", `Close/OtherConn`},
 	{"no-auth", `Config/Auth`},
 	{"drops-username", `Config/Username`},
-	{"introduces-itself-once", `Config/Username Config/ClientName`},
+	{"introduces-itself-once", `Config/Username Config/DB Config/ClientName`},
 	{"drops-TLS", `Config/TLS`},
 	{"tls-handshake-ignores-ctx", `Config/TLS/Hung`},
 	{"tls-handshake-has-no-timeout", `Config/TLS/Hung`},
@@ -90,6 +90,7 @@ var mutants = []mutant{
 	{"unknown-code-is-ERR", `Do/Error/Custom Do/Error/ThenWorks Do/Error/Transient Batch/Results`},
 	{"code-is-first-word", `Do/Error/Code`},
 	{"word-in-capitals-is-code", `Do/Error/Code`},
+	{"error-quotes-arguments", `Do/Error/Code`},
 	{"error-reply-loses-slot", `Do/Error/ThenWorks`},
 	{"resends-transient", `Do/Error/Transient`},
 
@@ -119,12 +120,17 @@ var mutants = []mutant{
 		Do/LostRequest/BlackHole Do/LostReply/Script Batch/LostReply Batch/LostReply/Large
 		Batch/LostRequest Batch/LostRequest/Large Batch/Bounded`},
 	{"abandoned-is-not-sent", `
-		Do/AtMostOnce/LateRequest Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Batch/Ctx/InFlight`},
+		Do/AtMostOnce/LateRequest Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Do/StalledWrite/Ctx Batch/Ctx/InFlight`},
+	{"lost-reply-is-reply", `
+		Do/LostReply/Unknown Do/AtMostOnce/StaleConnection Do/Recover/Killed Do/Bounded/Silence Batch/LostReply Batch/LostRequest`},
 	{"queues-when-refused", `Do/NotSent/Refused`},
 	{"queues-when-dial-hangs", `Do/NotSent/HungDial`},
 	{"batch-queues-when-refused", `Batch/NotSent`},
 	{"batch-queues-when-dial-hangs", `Batch/NotSent/HungDial`},
-	{"not-sent-is-unknown", `Close/ErrClosed Close/Batch`},
+	{"not-sent-is-unknown", `Do/Ctx/EndedBefore Batch/Ctx/EndedBefore Close/ErrClosed Close/Batch`},
+	{"no-connection-is-nil", `
+		Connector/ConnectAgain Config/DB/Refused Config/TLS Silent/WrongPassword Do/NotSent/Refused Do/Refused/NotReplied
+		Do/Bounded/Refused Close/WhileDialing Batch/NotSent`},
 	{"dial-error-is-reply", `Do/Refused/NotReplied Do/Bounded/HungDial Do/Bounded/Refused`},
 	{"handshake-error-is-reply", `Do/Refused/Handshake Batch/Refused`},
 	{"refused-handshake-is-for-good", `Do/Refused/Handshake Batch/Refused`},
@@ -135,7 +141,8 @@ var mutants = []mutant{
 	{"ignores-cancel", `
 		Do/Ctx/CancelInFlight Do/Ctx/HungDial/Cancel
 		Do/Ctx/HungHandshake Do/Ctx/BlackHole Do/Ctx/PoolExhausted`},
-	{"ctx-error-hidden", `Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Do/Ctx/BlackHole Batch/Ctx/InFlight`},
+	{"ctx-error-hidden", `
+		Do/Ctx/EndedBefore Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Do/Ctx/BlackHole Batch/Ctx/EndedBefore Batch/Ctx/InFlight`},
 	{"returns-the-cause-of-ctx", `
 		Do/Ctx/DeadlineInFlight Do/Ctx/CancelInFlight Do/Ctx/BlackHole Do/StalledWrite/Ctx Batch/Ctx/InFlight
 		Describe/Ctx`},
@@ -144,7 +151,7 @@ var mutants = []mutant{
 	{"dial-ignores-ctx", `
 		Do/Ctx/HungDial/Deadline Do/Ctx/HungDial/Cancel Do/Ctx/HungHandshake Do/Ctx/BlackHole
 		Subscribe/Close/Outage`},
-	{"handshake-ignores-ctx", `Do/Ctx/HungHandshake`},
+	{"handshake-ignores-ctx", `Do/Ctx/HungHandshake Do/StalledWrite/Ctx Close/HungHandshakes`},
 	{"pool-ignores-ctx", `Do/Ctx/PoolExhausted`},
 	{"own-timeout-is-ctx-error", `Do/Bounded/Silence Do/Bounded/BlackHole Do/Bounded/HungDial Batch/Bounded`},
 	{"no-timeout", `Do/Bounded/Silence Do/Bounded/BlackHole Batch/Bounded`},
@@ -189,8 +196,9 @@ var mutants = []mutant{
 	{"close-twice-hangs", `Close/Idempotent Close/Concurrent`},
 	{"close-twice-panics", `Close/Idempotent Close/Concurrent`},
 	{"close-unused-hangs", `Close/Unused`},
-	{"close-waits", `Close/InFlight Close/WhileDialing Close/BlackHole Close/StalledWrite`},
-	{"close-leaves-calls", `Close/InFlight Close/BlackHole Close/StalledWrite Batch/Close`},
+	{"close-waits", `
+		Close/InFlight Close/NotSent Close/WhileDialing Close/HungHandshakes Close/PoolExhausted Close/BlackHole Close/StalledWrite`},
+	{"close-leaves-calls", `Close/InFlight Close/PoolExhausted Close/BlackHole Close/StalledWrite Batch/Close`},
 	{"close-leaves-dials", `Close/WhileDialing`},
 	{"close-is-not-told", `Close/InFlight Batch/Close`},
 	{"dial-at-close-is-not-told", `Close/NotSent`},
@@ -237,7 +245,7 @@ var mutants = []mutant{
 	{"sub-add-trusts-what-is-being-removed", `Subscribe/Ctx/Remove`},
 	{"sub-add-twice-hears-twice", `Subscribe/AddTwice`},
 	{"sub-add-without-ack", `
-		Subscribe/Ack Subscribe/AtOnce Subscribe/Message Subscribe/Ctx/Add
+		Subscribe/Ack Subscribe/AtOnce Subscribe/Ctx/Add
 		Subscribe/Ctx/HungDial Subscribe/Close/Add`},
 	{"sub-add-waits-for-one-ack", `Subscribe/Ack/Each`},
 	{"sub-added-already-needs-no-ack", `Subscribe/Ack/Concurrent`},

@@ -62,6 +62,8 @@ func (c *refConn) mangles(frame []byte, v driver.Value) driver.Result {
 			if word, _, _ := strings.Cut(strings.TrimPrefix(e.Message, "ERR "), " "); strings.ToUpper(word) == word {
 				e.Code = word
 			}
+		case "error-quotes-arguments":
+			e.Message = strings.TrimSpace(string(frame[1:]))
 		case "value-beside-error":
 			return driver.Result{Value: e.Message, Err: e}
 		}

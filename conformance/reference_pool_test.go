@@ -25,7 +25,14 @@ func failAll(n int, err error) []driver.Result { return slices.Repeat([]driver.R
 // exchange sends commands on one connection and reads their replies.
 func (c *refConn) exchange(ctx context.Context, cmds []driver.Command) []driver.Result {
 	if err := ctx.Err(); err != nil && c.bug != "sends-with-ended-ctx" {
-		return failAll(len(cmds), driver.NotSent(err))
+		switch c.bug {
+		case "ctx-error-hidden":
+			err = driver.NotSent(errors.New("reference: too late"))
+		case "not-sent-is-unknown":
+		default:
+			err = driver.NotSent(err)
+		}
+		return failAll(len(cmds), err)
 	}
 	if slices.ContainsFunc(cmds, func(cmd driver.Command) bool { return cmd.Name() == "" }) {
 		switch c.bug {
@@ -43,6 +50,8 @@ func (c *refConn) exchange(ctx context.Context, cmds []driver.Command) []driver.
 	l, fresh, err := c.acquire(waiting)
 	if err != nil {
 		switch c.bug {
+		case "no-connection-is-nil":
+			err = nil
 		case "not-sent-is-unknown", "dial-error-is-reply", "handshake-error-is-reply":
 		default:
 			err = driver.NotSent(err)
@@ -259,6 +268,9 @@ func (c *refConn) broke(ctx context.Context, err error) error {
 	}
 	if c.bug == "unknown-is-not-sent" && ctx.Err() == nil {
 		return driver.NotSent(err)
+	}
+	if c.bug == "lost-reply-is-reply" && ctx.Err() == nil {
+		return driver.NewServerError("ERR " + err.Error())
 	}
 	if c.bug == "lost-connection-is-closed" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe)) {
 		err = driver.ErrClosed
@@ -562,9 +574,9 @@ func (c *refConn) handshake(ctx context.Context, l *link, sub bool) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	user, name := c.cfg.Username, c.cfg.ClientName
+	user, name, db := c.cfg.Username, c.cfg.ClientName, c.cfg.DB
 	if c.met.Swap(true) && c.bug == "introduces-itself-once" {
-		user, name = "", ""
+		user, name, db = "", "", 0
 	}
 	hello := []string{"HELLO", "3"}
 	if c.cfg.Password != "" && c.bug != "no-auth" {
@@ -574,8 +586,8 @@ func (c *refConn) handshake(ctx context.Context, l *link, sub bool) error {
 		hello = append(hello, "AUTH", user, string(c.cfg.Password))
 	}
 	commands := [][]string{hello}
-	if c.cfg.DB != 0 && c.bug != "no-select" {
-		commands = append(commands, []string{"SELECT", strconv.Itoa(c.cfg.DB)})
+	if db != 0 && c.bug != "no-select" {
+		commands = append(commands, []string{"SELECT", strconv.Itoa(db)})
 	}
 	if name != "" && c.bug != "no-client-name" {
 		commands = append(commands, []string{"CLIENT", "SETNAME", name})
