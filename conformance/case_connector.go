@@ -40,6 +40,22 @@ var connectorCases = []testCase{
 		k.wire.Refuse(false)
 		k.recovers(k.connect(c))
 	}},
+	{name: "Connector/Concurrent", run: func(k *kit) {
+		// Who connects beside others has a Conn of its own.
+		c := k.connector()
+		conns := make([]driver.Conn, 8)
+		k.parallel(len(conns), func(i int) {
+			conns[i] = k.connect(c)
+			k.reply(conns[i], plain("ECHO", k.prefix), k.prefix)
+		})
+		if k.failed() {
+			return
+		}
+		_ = k.shut(conns[0])
+		for _, conn := range conns[1:] {
+			k.reply(conn, plain("ECHO", k.prefix), k.prefix)
+		}
+	}},
 	{name: "Connector/GivenUp", run: func(k *kit) {
 		// What a constructor brings when nobody waits for it any more is closed.
 		c := k.connector()

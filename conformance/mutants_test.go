@@ -25,6 +25,7 @@ var mutants = []mutant{
 	{"open-dials", `Connector/NoIO`},
 	{"no-driver", `Connector/Driver`},
 	{"connect-remembers-error", `Connector/ConnectAgain`},
+	{"connects-are-shared", `Connector/Concurrent`},
 	{"connect-given-up-stays", `Connector/GivenUp`},
 	{"conns-are-shared", `Close/OtherConn`},
 	{"no-auth", `Config/Auth`},

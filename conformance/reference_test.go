@@ -77,7 +77,7 @@ type refConnector struct {
 
 	mu     sync.Mutex
 	failed error    // bug "connect-remembers-error"
-	shared *refConn // bug "conns-are-shared"
+	shared *refConn // bugs "conns-are-shared", and while it connects "connects-are-shared"
 }
 
 // Format hides the Config.
@@ -132,6 +132,12 @@ func (c *refConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	switch c.bug {
 	case "conns-are-shared":
 		c.shared = rc
+	case "connects-are-shared":
+		c.shared = rc
+		c.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		c.mu.Lock()
+		c.shared = nil
 	case "hides-batcher":
 		return struct {
 			driver.Conn
