@@ -186,6 +186,30 @@ func TestALossFoundByUnlockIsCounted(t *testing.T) {
 	m := r.metrics(t)
 	assert.Equal(t, 1.0, m["golocker.lock.lost"][set("golocker.lock.mode", "exclusive", "golocker.outcome", "expired")])
 	assert.Empty(t, m["golocker.lock.hold.left"])
+	hold := r.span(t, "golocker hold")
+	assert.Equal(t, codes.Error, hold.Status.Code)
+	assert.Equal(t, "expired", attributes(hold.Attributes)["error.type"])
+	require.Len(t, hold.Events, 1)
+	assert.Equal(t, "golocker.lost", hold.Events[0].Name)
+}
+
+// A program that ends closes its client, and nothing is wrong with its locks.
+func TestALeaseThatEndsWithItsClientIsNoLoss(t *testing.T) {
+	r := newRig(t)
+	_, err := r.client.Mutex("k", locker.TTL(10*time.Second)).Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, r.client.Close())
+	hold := r.span(t, "golocker hold")
+	assert.Equal(t, codes.Unset, hold.Status.Code)
+	assert.Empty(t, hold.Events)
+	assert.Equal(t, map[string]any{
+		"db.system.name": "redis", "golocker.lock.mode": "exclusive", "golocker.lock.fenced": false, "golocker.lock.ttl": 10.0,
+		"golocker.outcome": "closed",
+	}, attributes(hold.Attributes))
+	m := r.metrics(t)
+	assert.Equal(t, 1.0, m["golocker.lock.hold"][set("golocker.lock.mode", "exclusive", "golocker.outcome", "closed")])
+	assert.Empty(t, m["golocker.lock.lost"])
+	assert.Empty(t, m["golocker.lock.hold.left"], "which is what Unlock finds")
 }
 
 // lockSoon is a call that has little time, though enough for an answer in a bubble.
@@ -309,6 +333,29 @@ func TestTheMarginIsThatOfRenewalsThatSucceed(t *testing.T) {
 	m := r.metrics(t)
 	assert.Equal(t, 1.0, m["golocker.renewal.left"][mode])
 	assert.Equal(t, 3.0, m["golocker.renewal.late"][mode])
+	assert.Equal(t, 1.0, m["golocker.renewal.duration"][mode], "what succeeds has no error.type")
+}
+
+// Unlock may come after the end of the lease, and a lease may have been made longer than it was at first.
+func TestSharesAreFromNothingToAll(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	o, err := lockotel.New(lockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	require.NoError(t, err)
+	info := locker.LockInfo{Name: "k", Mode: locker.Exclusive, TTL: 10 * time.Second}
+	for _, left := range []time.Duration{-time.Second, 5 * time.Second, time.Minute} {
+		o.Renewal(locker.Renewal{LockInfo: info, Left: left})
+		o.HoldEnd(t.Context(), locker.HoldEnd{LockInfo: info, Left: left})
+	}
+	var data metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &data))
+	sums := map[string]float64{}
+	for _, m := range data.ScopeMetrics[0].Metrics {
+		if d, ok := m.Data.(metricdata.Histogram[float64]); ok {
+			sums[m.Name] = d.DataPoints[0].Sum
+		}
+	}
+	assert.Equal(t, 0+0.5+1, sums["golocker.renewal.left"])
+	assert.Equal(t, 0+0.5+1, sums["golocker.lock.hold.left"])
 }
 
 func TestNamesAreGivenOnRequestOnly(t *testing.T) {
@@ -338,8 +385,10 @@ func TestNamesAreGivenOnRequestOnly(t *testing.T) {
 }
 
 func TestAMeterProviderMayFail(t *testing.T) {
-	_, err := lockotel.New(lockotel.WithMeterProvider(failing{}))
-	assert.ErrorIs(t, err, errNoMeter)
+	for _, instrument := range []string{"golocker.lock.wait", "golocker.lock.held", "golocker.lock.lost"} {
+		_, err := lockotel.New(lockotel.WithMeterProvider(failing{of: instrument}))
+		assert.ErrorIs(t, err, errNoMeter, instrument)
+	}
 }
 
 // What is nil is found by New, and neither by the first lock nor by a panic.
@@ -355,16 +404,40 @@ func TestNilIsInvalid(t *testing.T) {
 		require.ErrorIs(t, err, locker.ErrInvalid)
 		assert.ErrorContains(t, err, "lockotel: "+says+"; leave it out")
 	}
+	_, err := lockotel.New(nil, lockotel.WithSpanNames(nil))
+	assert.ErrorContains(t, err, "a nil Option", "the first is told")
 }
 
 var errNoMeter = errors.New("no meter")
 
-type failing struct{ noop.MeterProvider }
+// A failing provider has meters that do not make one of their instruments.
+type failing struct {
+	noop.MeterProvider
+	of string
+}
 
-func (failing) Meter(string, ...metric.MeterOption) metric.Meter { return failingMeter{} }
+func (f failing) Meter(string, ...metric.MeterOption) metric.Meter { return failingMeter{of: f.of} }
 
-type failingMeter struct{ noop.Meter }
+type failingMeter struct {
+	noop.Meter
+	of string
+}
 
-func (failingMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
-	return noop.Int64Counter{}, errNoMeter
+func (m failingMeter) fails(name string) error {
+	if name == m.of {
+		return errNoMeter
+	}
+	return nil
+}
+
+func (m failingMeter) Float64Histogram(name string, _ ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return noop.Float64Histogram{}, m.fails(name)
+}
+
+func (m failingMeter) Int64UpDownCounter(name string, _ ...metric.Int64UpDownCounterOption) (metric.Int64UpDownCounter, error) {
+	return noop.Int64UpDownCounter{}, m.fails(name)
+}
+
+func (m failingMeter) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return noop.Int64Counter{}, m.fails(name)
 }

@@ -154,6 +154,7 @@ func TestEventsOfTroubles(t *testing.T) {
 	e := scrape(t, m)
 	assert.Equal(t, 1.0, e.value("golocker_renewals_total", "mode=writing", "result=failed"))
 	assert.Equal(t, 1.0, e.value("golocker_hold_seconds", "mode=writing", "outcome=closed"))
+	assert.True(t, math.IsNaN(e.value("golocker_hold_left_ratio", "mode=writing")), "which is what Unlock finds")
 	for _, lost := range e["golocker_lost_total"].GetMetric() {
 		assert.Zero(t, lost.GetCounter().GetValue(), "Close is no loss")
 	}
@@ -175,14 +176,43 @@ func TestTheMarginIsThatOfRenewalsThatSucceed(t *testing.T) {
 	e := scrape(t, m)
 	assert.Equal(t, 1.0, e.value("golocker_renewal_left_ratio", "mode=exclusive"))
 	assert.Equal(t, 3.0, e.value("golocker_renewal_seconds", "mode=exclusive"))
+	assert.Equal(t, 3.0, e.value("golocker_renewal_late_seconds", "mode=exclusive"))
+}
+
+// Unlock may come after the end of the lease, and a lease may have been made longer than it was at first.
+func TestSharesAreFromNothingToAll(t *testing.T) {
+	m := lockprom.New()
+	info := locker.LockInfo{Name: "k", Mode: locker.Exclusive, TTL: 10 * time.Second}
+	for _, left := range []time.Duration{-time.Second, 5 * time.Second, time.Minute} {
+		m.Observer().Renewal(locker.Renewal{LockInfo: info, Left: left})
+		m.Observer().HoldEnd(t.Context(), locker.HoldEnd{LockInfo: info, Left: left})
+	}
+	e := scrape(t, m)
+	for _, name := range []string{"golocker_renewal_left_ratio", "golocker_hold_left_ratio"} {
+		require.Len(t, e[name].GetMetric(), 1, name)
+		assert.Equal(t, 0+0.5+1, e[name].GetMetric()[0].Histogram.GetSampleSum(), name)
+	}
+}
+
+// What is registered twice would be one client's metrics under the names of both.
+func TestSeveralClientsAreToldApartByALabel(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(lockprom.New()))
+	assert.ErrorAs(t, registry.Register(lockprom.New()), &prometheus.AlreadyRegisteredError{})
+	other := prometheus.WrapRegistererWith(prometheus.Labels{"client": "other"}, prometheus.NewPedanticRegistry())
+	assert.NoError(t, other.Register(lockprom.New()))
 }
 
 // An increase can only be seen from a value that was there before.
 func TestRareEventsAreCountedFromZero(t *testing.T) {
 	e := scrape(t, lockprom.New())
 	for _, mode := range []string{"exclusive", "writing", "reading"} {
-		assert.Equal(t, 0.0, e.value("golocker_lost_total", "cause=lost_deadline", "mode="+mode))
-		assert.Equal(t, 0.0, e.value("golocker_renewals_total", "mode="+mode, "result=failed"))
+		for _, cause := range []string{"lost_deadline", "lost_taken", "lost_absent", "expired", "max_hold"} {
+			assert.Equal(t, 0.0, e.value("golocker_lost_total", "cause="+cause, "mode="+mode))
+		}
+		for _, result := range []string{"ok", "failed", "not_held"} {
+			assert.Equal(t, 0.0, e.value("golocker_renewals_total", "mode="+mode, "result="+result))
+		}
 	}
 	assert.Equal(t, 0.0, e.value("golocker_healed_total"))
 }
