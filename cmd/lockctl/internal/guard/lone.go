@@ -93,9 +93,8 @@ func (p *lone) ask() {
 func (p *lone) Extend(deadline time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if deadline.After(p.deadline) && !p.over {
-		p.deadline = deadline
-		p.alarm.Reset(time.Until(p.next()))
+	if deadline.After(p.deadline) {
+		p.deadline = deadline // which ring finds
 	}
 }
 

@@ -197,10 +197,9 @@ func (p *Process) stepIn() {
 func (p *Process) Extend(deadline time.Time) {
 	p.mu.Lock()
 	at := p.clock.instant(deadline)
-	later := deadline.After(p.deadline) && at > p.at && !p.over
+	later := deadline.After(p.deadline) && at > p.at
 	if later {
-		p.deadline, p.at = deadline, at
-		p.backstop.Reset(p.untilBackstop())
+		p.deadline, p.at = deadline, at // which stepIn finds
 	}
 	p.mu.Unlock()
 	if later {
