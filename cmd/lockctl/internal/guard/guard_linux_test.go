@@ -52,9 +52,91 @@ func gone(t *testing.T, group int) bool {
 }
 
 func TestACommandEndsByItself(t *testing.T) {
-	pid, r := await(t, begin(t, "kill -TERM $$", generous, time.Minute))
-	assert.Equal(t, Result{Signal: syscall.SIGTERM}, r)
+	for script, want := range map[string]Result{
+		"kill -TERM $$": {Signal: syscall.SIGTERM},
+		"kill -KILL $$": {Signal: syscall.SIGKILL},
+		// An orphan that ends, which the guardian is told of, is not the command. Its number is free when that has heard of it.
+		"pid=$(sh -c 'exec > /dev/null; exit 7' & echo $!); while kill -0 $pid 2> /dev/null; do sleep 0.01; done; exit 3": {Code: 3},
+	} {
+		pid, r := await(t, begin(t, script, generous, time.Minute))
+		assert.Equal(t, want, r, script)
+		assert.True(t, gone(t, pid), script)
+	}
+}
+
+// Nor does lockctl take its command for one that has ended well.
+func TestACommandIsEndedWithItsGuardian(t *testing.T) {
+	p := begin(t, "sleep 60 & sleep 60", generous, time.Minute)
+	pid := (<-p.Events()).Started
+	require.Positive(t, pid)
+	require.NoError(t, syscall.Kill(p.guardian, syscall.SIGKILL))
+	_, r := await(t, p)
+	assert.Equal(t, Result{Signal: syscall.SIGKILL, Ended: true, Err: ErrGuardian}, r)
 	assert.True(t, gone(t, pid))
+}
+
+// A machine that is slow may have a guardian when it is too late for the command.
+func TestAGuardianThatBeginsTooLateStartsNothing(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	pid, err := startGuardian(pair[1])
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(pair[1]))
+	l := newLine(pair[0])
+	defer l.file.Close()
+	ran := filepath.Join(t.TempDir(), "ran")
+	require.NoError(t, l.Encode(order{Command: &Command{Path: "/bin/sh", Args: []string{"sh", "-c", ": > " + ran}}, Times: generous, Deadline: now().add(generous.Margin)}))
+	var r report
+	require.NoError(t, l.Decode(&r))
+	assert.Equal(t, report{Late: true}, r)
+	_, err = syscall.Wait4(pid, nil, 0, nil)
+	require.NoError(t, err)
+	assert.NoFileExists(t, ran)
+}
+
+func TestWhenACommandIsEnded(t *testing.T) {
+	deadline := now()
+	at := func(asked instant) time.Duration {
+		k := &keeper{deadline: deadline, asked: asked, times: Times{Margin: 2 * time.Second, Grace: 5 * time.Second}}
+		return time.Duration(deadline - k.next())
+	}
+	assert.Equal(t, 7*time.Second, at(0), "it is asked to")
+	assert.Equal(t, 2*time.Second, at(deadline.add(-7*time.Second)), "it is killed")
+	assert.Equal(t, 2*time.Second, at(deadline.add(-3*time.Second)), "it was asked late")
+	assert.Equal(t, 15*time.Second, at(deadline.add(-20*time.Second)), "it was asked early, and has had its grace")
+}
+
+// What is asked to end once more, as when its lease is lost while it ends, has no more time for that.
+func TestTheGraceIsOfTheFirstRequest(t *testing.T) {
+	k := &keeper{tree: tree{root: -1}} // of nobody
+	k.ask()
+	first := k.asked
+	require.NotZero(t, first)
+	k.obey(order{End: true})
+	assert.True(t, k.ended)
+	assert.Equal(t, first, k.asked)
+}
+
+// What has ended is nobody's affair: lockctl may have begun something else.
+func TestNobodyStepsInForACommandThatHasEnded(t *testing.T) {
+	p := begin(t, "exit 5", generous, time.Minute)
+	await(t, p)
+	other := exec.Command("sh", "-c", "read x")
+	in, err := other.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, other.Start())
+	p.at = now()
+	p.stepIn()
+	require.NoError(t, in.Close())
+	require.Error(t, other.Wait())
+	assert.Equal(t, 1, other.ProcessState.ExitCode(), "it has read to the end")
+}
+
+func TestASuspensionIsKnown(t *testing.T) {
+	m := Now()
+	assert.False(t, m.Suspended())
+	m.clock.asleep -= time.Second // as if it had slept since
+	assert.True(t, m.Suspended())
 }
 
 func TestACommandIsEndedBeforeItsLease(t *testing.T) {
@@ -135,6 +217,9 @@ func TestTheTree(t *testing.T) {
 	spared, err := tree{root: os.Getpid(), spare: job.Process.Pid, session: session}.members()
 	require.NoError(t, err)
 	assert.NotContains(t, spared, job.Process.Pid)
+	others, err := tree{root: -1, group: group.Process.Pid, session: session}.members()
+	require.NoError(t, err)
+	assert.Equal(t, []int{group.Process.Pid}, others, "whosever child it is")
 }
 
 func TestParseStat(t *testing.T) {
@@ -146,6 +231,10 @@ func TestParseStat(t *testing.T) {
 	assert.Equal(t, process{pid: 7, parent: 1, group: 2, session: 3}, p)
 	p, _ = parseStat(7, line("x", "Z", "1"))
 	assert.True(t, p.ended)
+	for _, state := range []string{"X", "x"} {
+		p, _ = parseStat(7, line("x", state, "2"))
+		assert.True(t, p.ended)
+	}
 	p, _ = parseStat(7, line("x", "Z", "2"))
 	assert.False(t, p.ended, "other threads of it go on")
 	for _, odd := range []string{"", "7 x S 1", "7 (x) S 1 2", "7 (x) S a b c 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0"} {
@@ -169,8 +258,10 @@ func TestTheAlarmMovesOn(t *testing.T) {
 	require.NoError(t, err)
 	defer a.file.Close()
 	require.NoError(t, a.set(now().add(time.Hour)))
-	require.NoError(t, a.set(now().add(10*time.Millisecond)))
+	soon := now().add(100 * time.Millisecond)
+	require.NoError(t, a.set(soon))
 	<-a.C
+	assert.GreaterOrEqual(t, now(), soon)
 	require.NoError(t, a.set(0))
 	<-a.C // what is past rings at once
 }
@@ -180,6 +271,7 @@ func TestTheGuardianIsAlone(t *testing.T) {
 	p := begin(t, "sleep 60", generous, time.Minute)
 	for e := range p.Events() {
 		if e.Started == 0 {
+			assert.NoError(t, e.Result.Err)
 			continue
 		}
 		group, err := syscall.Getpgid(p.guardian)
@@ -188,6 +280,9 @@ func TestTheGuardianIsAlone(t *testing.T) {
 		name, err := os.ReadFile("/proc/" + strconv.Itoa(p.guardian) + "/cmdline")
 		require.NoError(t, err)
 		assert.True(t, strings.Contains(string(name), guardianArg))
+		for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP, syscall.SIGTTIN} {
+			require.NoError(t, syscall.Kill(p.guardian, sig), "as by killall lockctl, which means lockctl")
+		}
 		p.End()
 	}
 }

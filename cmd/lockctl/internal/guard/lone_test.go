@@ -4,6 +4,7 @@ package guard
 
 import (
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -80,6 +81,57 @@ func TestALoneCommandIsEndedByOrder(t *testing.T) {
 	p := beginAlone(t, "sleep 60; exit 6", Times{Grace: 10 * time.Second}, time.Minute)
 	p.End()
 	assert.Equal(t, []Event{{Result: &Result{Signal: syscall.SIGTERM, Ended: true}}}, endOf(p))
+}
+
+// It is asked to end once, however often that is wanted: each time anew would put off that it is killed. When it
+// has ended, its number may be another's.
+func TestALoneCommandIsAskedToEndOnce(t *testing.T) {
+	asked := func(p *lone) time.Time {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.asked
+	}
+	p := beginAlone(t, "trap '' TERM; while :; do sleep 0.01; done", Times{Grace: time.Second}, time.Minute)
+	p.End()
+	first := asked(p)
+	require.False(t, first.IsZero())
+	p.End()
+	assert.Equal(t, first, asked(p))
+	endOf(p)
+
+	p = beginAlone(t, "exit 5", Times{}, time.Minute)
+	endOf(p)
+	p.End()
+	assert.Zero(t, asked(p))
+}
+
+func TestWhatALoneCommandLeavesBehindIsEnded(t *testing.T) {
+	alive := filepath.Join(t.TempDir(), "alive")
+	require.NoError(t, syscall.Mkfifo(alive, 0o600))
+	gone := make(chan error, 1)
+	go func() {
+		_, err := os.ReadFile(alive) // until nobody has it open who could write
+		gone <- err
+	}()
+	endOf(beginAlone(t, "exec 3> "+alive+"; sleep 60 & exit 5", Times{}, time.Minute))
+	select {
+	case err := <-gone:
+		assert.NoError(t, err)
+	case <-time.After(30 * time.Second):
+		assert.Fail(t, "it goes on")
+	}
+}
+
+func TestWhenALoneCommandIsEnded(t *testing.T) {
+	deadline := time.Now()
+	at := func(asked time.Time) time.Duration {
+		p := &lone{deadline: deadline, asked: asked, times: Times{Margin: 2 * time.Second, Grace: 5 * time.Second}}
+		return deadline.Sub(p.next())
+	}
+	assert.Equal(t, 7*time.Second, at(time.Time{}), "it is asked to")
+	assert.Equal(t, 2*time.Second, at(deadline.Add(-7*time.Second)), "it is killed")
+	assert.Equal(t, 2*time.Second, at(deadline.Add(-3*time.Second)), "it was asked late")
+	assert.Equal(t, 15*time.Second, at(deadline.Add(-20*time.Second)), "it was asked early, and has had its grace")
 }
 
 func TestALoneCommandIsNotStartedInVain(t *testing.T) {
