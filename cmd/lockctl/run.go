@@ -184,7 +184,7 @@ func (r *runner) supervise(asked guard.Moment) (guard.Result, error) {
 	}
 	r.process = process
 	// Renewals are seen within a fiftieth of the TTL.
-	tick := time.NewTicker(min(max(r.flags.ttl/50, 10*time.Millisecond), time.Second))
+	tick := time.NewTicker(min(r.flags.ttl/50, time.Second))
 	defer tick.Stop()
 	lost := r.lease.Context().Done()
 	for {

@@ -134,7 +134,7 @@ Exit codes: the command's own, or
 			if err != nil {
 				return err
 			}
-			if f.metadata == "" && !cmd.Flags().Changed("metadata") {
+			if !cmd.Flags().Changed("metadata") {
 				f.metadata = filepath.Base(command[0])
 			}
 			r := &runner{tool: t, flags: f, key: key, path: path, args: command}
