@@ -190,6 +190,9 @@ func TestExitCodesOfErrors(t *testing.T) {
 		assert.Equal(t, code, exitCode(err), "%v", err)
 	}
 	assert.Equal(t, exitUnreachable, exitCode(&locker.WaitError{Cause: locker.ErrWaitTimeout}), "nobody has said that the lock is held")
+	assert.Equal(t, exitUnreachable, exitCode(locker.ErrUnknown), "nobody has said whether it was done")
+	assert.Equal(t, exitUsage, exitCode(driver.ErrUnsupported))
+	assert.Equal(t, exitLost, exitCode(locker.ErrNotHeld))
 }
 
 // What is wrong with several servers, or twice with one, is a line each and not one that is

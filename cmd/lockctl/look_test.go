@@ -751,6 +751,11 @@ func TestVersionAndCompletion(t *testing.T) {
 	hold(t, observer(t, url), "orders:1")
 	_, out, _ := lockctl(t, url, "__complete", "break", "ord")
 	assert.Contains(t, out, "orders:1", "names of locks are completed")
+	_, out, _ = lockctl(t, url, "__complete", "run", "ord")
+	assert.Contains(t, out, "orders:1")
+	_, out, _ = lockctl(t, url, "__complete", "run", "orders:1", "ord")
+	assert.NotContains(t, out, "orders:1", "the command's name is the shell's affair")
+	assert.Contains(t, out, ":0", "which completes files")
 	_, out, _ = lockctl(t, url, "__complete", "ls", "--driver", "")
 	assert.Contains(t, out, "redigo")
 }

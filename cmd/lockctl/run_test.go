@@ -2,15 +2,18 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/golocker/golocker/cmd/lockctl/internal/guard"
 	"github.com/golocker/golocker/internal/servertest"
 	"github.com/golocker/golocker/locker"
 )
@@ -27,6 +30,8 @@ func TestRunExitCodes(t *testing.T) {
 	require.NoError(t, err)
 	notProgram := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(notProgram, []byte("no program"), 0o600))
+	noFormat := filepath.Join(t.TempDir(), "image")
+	require.NoError(t, os.WriteFile(noFormat, []byte("no program"), 0o700))
 	sh := func(script string) []string { return []string{"run", "free", "--", "sh", "-c", script} }
 	for name, test := range map[string]struct {
 		url  string
@@ -38,9 +43,11 @@ func TestRunExitCodes(t *testing.T) {
 		"the command's own":  {url, sh("exit 7"), 7, ""},
 		"255 of the command": {url, sh("exit 255"), 255, ""},
 		"killed by a signal": {url, sh("kill -KILL $$"), 137, ""},
+		"killed by INT":      {url, sh("kill -INT $$"), 130, ""},
 		"not in time":        {url, []string{"run", "--wait", "3.5", "held", "--", "true"}, 75, "wait timeout"}, // long enough to hear that it is held
 		"not at all":         {url, []string{"run", "-n", "held", "--", "true"}, 75, "is locked by"},
 		"wait 0":             {url, []string{"run", "--timeout", "0", "held", "--", "true"}, 75, "is locked by"},
+		"nb":                 {url, []string{"run", "--nb", "held", "--", "true"}, 75, "is locked by"},
 		"as flock -E":        {url, []string{"run", "-n", "-E", "1", "held", "--", "true"}, 1, "is locked by"},
 		"another kind":       {url, []string{"run", "rw", "--", "true"}, 65, "read-write lock"},
 		"foreign":            {url, []string{"run", "foreign", "--", "true"}, 65, "string"},
@@ -49,7 +56,9 @@ func TestRunExitCodes(t *testing.T) {
 		"not found":          {url, []string{"run", "free", "--", "no-such-command"}, 127, "not found"},
 		"no such file":       {url, []string{"run", "free", "--", "./no-such-command"}, 127, "not found"},
 		"not executable":     {url, []string{"run", "free", "--", notProgram}, 126, "permission denied"},
+		"no known format":    {url, []string{"run", "free", "--", noFormat}, 126, "exec format error"},
 		"no command":         {url, []string{"run", "free"}, 64, "LOCKCTL"},
+		"nothing behind --":  {url, []string{"run", "free", "--"}, 64, "KEY -- command"},
 		"no dash":            {url, []string{"run", "free", "true"}, 64, "KEY -- command"},
 		"two keys":           {url, []string{"run", "free", "too", "--", "true"}, 64, "KEY -- command"},
 		"an odd flag":        {url, []string{"run", "--no-such-flag", "free", "--", "true"}, 64, "no-such-flag"},
@@ -60,11 +69,12 @@ func TestRunExitCodes(t *testing.T) {
 		"a negative TTL":     {url, []string{"run", "--ttl", "-5s", "free", "--", "true"}, 64, "not negative"},
 		"a negative wait":    {url, []string{"run", "--wait", "-5s", "free", "--", "true"}, 64, "not negative"},
 		"both sides":         {url, []string{"run", "--read", "--write", "free", "--", "true"}, 64, "exclude each other"},
+		"a wait too long":    {url, []string{"run", "--wait", "1e12", "free", "--", "true"}, 64, "a number of seconds"},
 		"a bad wait":         {url, []string{"run", "--wait", "soon", "free", "--", "true"}, 64, "use a time"},
 		"no server":          {"", []string{"run", "free", "--", "true"}, 64, "LOCKCTL_URL"},
 		"a key with a dash":  {url, []string{"run", "--", "-k", "--", "true"}, 0, ""},
 		"an option as key":   {url, []string{"run", "-n", "--", "--json", "--", "sh", "-c", `[ "$LOCKCTL_KEY" = --json ] && exit 3`}, 3, ""},
-		"no second dash":     {url, []string{"run", "--", "-k", "true"}, 64, "KEY -- command"},
+		"no second dash":     {url, []string{"run", "--", "-k", "true", "x"}, 64, "KEY -- command"},
 		"nothing behind it":  {url, []string{"run", "--", "-k", "--"}, 64, "KEY -- command"},
 		"half a quorum":      {url + " " + url, []string{"run", "free", "--", "true"}, 64, "no quorum"},
 		"unknown driver":     {url, []string{"run", "--driver", "x", "free", "--", "true"}, 64, "redigo"},
@@ -74,6 +84,7 @@ func TestRunExitCodes(t *testing.T) {
 		"a URL as -u":        {url, []string{"run", "-uredis://:hunter2@h", "free", "--", "true"}, 64, "--url"},
 		"a URL as a time":    {url, []string{"--node-timeout", "redis://:hunter2@h", "run", "free", "--", "true"}, 64, "--url"},
 		"unknown command":    {url, []string{"frobnicate"}, 64, "unknown command"},
+		"a bad port":         {"redis://:hunter2@h:port", []string{"run", "free", "--", "true"}, 64, ""},
 		"a bad URL":          {"redis://:hunter2@x y:z", []string{"run", "free", "--", "true"}, 64, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,6 +147,144 @@ func TestHelpOfRunHasOneDefaultOfGrace(t *testing.T) {
 	code, out, errs := lockctl(t, "", "run", "--help")
 	require.Zero(t, code, errs)
 	assert.Regexp(t, `(?m)^ +--grace duration +.*\(default a sixth of the TTL, 10s at most\)$`, out)
+}
+
+// What a lease, and what is left of it for the command's end, can be.
+func TestLimitsOfTheFlagsOfRun(t *testing.T) {
+	span := func(d time.Duration) patience { return patience{d, true} }
+	for name, test := range map[string]struct {
+		flags runFlags
+		says  string // nothing if they can be used
+	}{
+		"the shortest TTL":             {runFlags{ttl: minRunTTL}, ""},
+		"a shorter one":                {runFlags{ttl: minRunTTL - 1}, "too short"},
+		"the longest TTL":              {runFlags{ttl: locker.MaxTTL}, ""},
+		"a longer one":                 {runFlags{ttl: locker.MaxTTL + 1}, "too long"},
+		"a quarter for the end":        {runFlags{ttl: 8 * time.Second, grace: span(2 * time.Second)}, ""},
+		"more than a quarter":          {runFlags{ttl: 8 * time.Second, grace: span(2*time.Second + 1)}, "a quarter"},
+		"not to wait, twice":           {runFlags{ttl: minRunTTL, nonblock: true, wait: span(0)}, ""},
+		"to wait and not to wait":      {runFlags{ttl: minRunTTL, nonblock: true, wait: span(1)}, "exclude each other"},
+		"the greatest exit code":       {runFlags{ttl: minRunTTL, conflict: 255}, ""},
+		"one that is no exit code":     {runFlags{ttl: minRunTTL, conflict: 256}, "from 0 to 255"},
+		"another that is no exit code": {runFlags{ttl: minRunTTL, conflict: -1}, "from 0 to 255"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.flags.check()
+			if test.says == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, test.says)
+			assert.Equal(t, exitUsage, exitCode(err))
+		})
+	}
+	long := runFlags{ttl: 10 * time.Minute}
+	require.NoError(t, long.check())
+	assert.Equal(t, 10*time.Second, long.times().Grace, "a sixth of the TTL, 10s at most")
+}
+
+// Others see by what a lock is held.
+func TestRunTellsOthersOfItsCommand(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for metadata, flags := range map[string][]string{filepath.Base(self): nil, "by hand": {"--metadata", "by hand"}, "": {"--metadata", ""}} {
+		code, out, errs := lockctl(t, url, append(append([]string{"run"}, flags...), "k", "--", self, "show", "k", "--json")...)
+		require.Zero(t, code, errs)
+		var lock lockView
+		require.NoError(t, json.Unmarshal([]byte(out), &lock), out)
+		require.Len(t, lock.Holders, 1)
+		assert.Equal(t, metadata, lock.Holders[0].Metadata)
+	}
+}
+
+// A command that is done before anybody learns of the loss has not run under the lock all the same.
+func TestRunWhoseLockIsGoneWhenItIsGivenUp(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	self, err := os.Executable()
+	require.NoError(t, err)
+	code, out, errs := lockctl(t, url, "run", "--ttl", "1m", "k", "--", self, "break", "k", "--yes")
+	assert.Equal(t, exitLost, code, errs)
+	assert.Contains(t, out, "Taken from")
+	assert.Contains(t, errs, `the lock "k" was lost while the command ran`)
+}
+
+// How a command has ended, or why there was none, is in the exit code, and in words if it is not the
+// command's own.
+func TestOutcomesOfACommand(t *testing.T) {
+	lost := errors.New("somebody has broken it")
+	for name, test := range map[string]struct {
+		result guard.Result
+		lost   error
+		code   int
+		says   string
+	}{
+		"well":                   {guard.Result{}, nil, 0, ""},
+		"with a code":            {guard.Result{Code: 4}, nil, 4, ""},
+		"by a signal":            {guard.Result{Signal: syscall.SIGKILL}, nil, 137, ""},
+		"without its lock":       {guard.Result{Code: 4}, lost, exitLost, "was lost while the command ran: somebody has broken it"},
+		"with its lock":          {guard.Result{Signal: syscall.SIGTERM, Ended: true}, lost, exitLost, "the command was ended, since the lock \"k\" was lost or about to be: somebody has broken it"},
+		"before its lock":        {guard.Result{Ended: true}, nil, exitLost, "it could not be renewed"},
+		"with its guardian":      {guard.Result{Signal: syscall.SIGKILL, Ended: true, Err: guard.ErrGuardian}, nil, exitFailed, "the guardian was killed"},
+		"nobody knows how":       {guard.Result{Err: errors.New("wait4: no child")}, nil, exitFailed, "no child"},
+		"too little left":        {guard.Result{Err: &guard.StartError{Err: guard.ErrTooLate}}, nil, exitUnreachable, "the command was not started"},
+		"the file is gone":       {guard.Result{Err: &guard.StartError{Err: syscall.ENOENT}}, nil, exitNotFound, "cmd: command not found"},
+		"the file is no program": {guard.Result{Err: &guard.StartError{Err: syscall.ENOEXEC}}, nil, exitCannotRun, "cmd: cannot be run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &runner{key: "k", args: []string{"cmd"}}
+			err := r.outcome(test.result, test.lost)
+			assert.Equal(t, test.code, exitCode(err))
+			if test.says != "" {
+				assert.ErrorContains(t, err, test.says)
+			} else if e, ok := errors.AsType[*exitError](err); ok {
+				assert.NoError(t, e.err, "it is the command's affair")
+			}
+		})
+	}
+}
+
+// A lock that is lost again before the command could be started is nothing that was half done.
+func TestNothingIsStartedUnderALockThatIsLost(t *testing.T) {
+	t.Parallel()
+	c := observer(t, "redis://"+servertest.Single(t).Addr)
+	lease := hold(t, c, "k")
+	require.NoError(t, lease.Unlock(t.Context()))
+	_, err := (&runner{lease: lease}).supervise(guard.Now())
+	assert.Equal(t, exitUnreachable, exitCode(err))
+	assert.ErrorContains(t, err, "the command was not started")
+}
+
+// Signals that come before the command does are for the command as well.
+func TestASignalBeforeTheCommandIsKeptForIt(t *testing.T) {
+	started := guard.Event{Started: 7}
+	stops := make(chan os.Signal) // Ctrl-Z is not the test's affair
+	r := &runner{stops: stops}
+	assert.NotPanics(t, func() { r.heed(started) }, "there is nothing to pass on")
+	r = &runner{stops: stops}
+	assert.NotPanics(t, func() { r.pass(syscall.SIGTERM) }, "there is nobody to pass it on to")
+	assert.Panics(t, func() { r.heed(started) }, "it is passed on, to nobody in this test")
+}
+
+// A terminal that is made larger while lockctl waits is no reason to end.
+func TestResizingEndsNoWait(t *testing.T) {
+	_, ok := ends(signalResize)
+	assert.False(t, ok)
+	sig, ok := ends(syscall.SIGTERM)
+	assert.True(t, ok)
+	assert.Equal(t, syscall.SIGTERM, sig)
+}
+
+// A command is found where shells find it, in the working directory too if PATH says so.
+func TestACommandInTheWorkingDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("PATH", ".")
+	require.NoError(t, os.WriteFile("tool", nil, 0o700))
+	path, err := findCommand("tool")
+	require.NoError(t, err)
+	assert.Equal(t, "tool", filepath.Base(path))
 }
 
 // Without --grace it is a sixth of the TTL; 0 is none.
@@ -323,6 +472,7 @@ func TestRunSaysWhatHappensAsJSON(t *testing.T) {
 		var e event
 		require.NoError(t, json.Unmarshal([]byte(line), &e), line)
 		assert.Equal(t, "k", e.Key)
+		assert.Equal(t, e.Event == "acquired", e.Token != 0)
 		names = append(names, e.Event)
 	}
 	assert.Equal(t, []string{"acquired", "released"}, names)
