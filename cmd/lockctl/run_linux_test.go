@@ -62,7 +62,7 @@ func TestRunInheritsIgnoredSignals(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
 	done := filepath.Join(t.TempDir(), "done")
 	cmd := program(t, url)
-	args := append([]string{"-c", `trap "" HUP INT; exec "$0" "$@"`, cmd.Path}, shell(fmt.Sprintf(`: > %s; while [ ! -e %s ]; do sleep 0.05; done`, ready, done))...)
+	args := append([]string{"-c", `trap "" HUP INT; exec "$0" "$@"`, cmd.Path}, shell(fmt.Sprintf(`kill -HUP $$; kill -INT $$; : > %s; while [ ! -e %s ]; do sleep 0.05; done`, ready, done))...)
 	nohup := exec.Command("sh", args...)
 	nohup.Env = cmd.Env
 	p := startCmd(t, nohup)
@@ -104,6 +104,7 @@ func TestRunEndsTheCommandWhenTheLockIsLost(t *testing.T) {
 	assert.Contains(t, p.err.String(), "lost")
 	assert.NotContains(t, p.err.String(), `\n`, "what it says is text, and no quotation")
 	assert.Equal(t, 1, strings.Count(p.err.String(), "the command was ended"), p.err)
+	assert.NotContains(t, p.err.String(), "lockctl was killed", "the guardian leaves it to lockctl to say what has happened")
 	_, err := c.Inspect(t.Context(), "k")
 	assert.NoError(t, err)
 }
@@ -127,6 +128,48 @@ func TestTheGuardianSaysWhatItSaysAsJSON(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A command that is done before its lease is over needs no word of a lockctl that was killed.
+func TestTheGuardianOfACommandThatEndsByItselfIsSilent(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	end := filepath.Join(t.TempDir(), "end")
+	require.NoError(t, syscall.Mkfifo(end, 0o600))
+	p := start(t, url, shell("echo ready; read x < "+end, "--ttl", "2m")...)
+	eventually(t, "the command runs", func() bool { return p.out.String() != "" })
+	require.NoError(t, p.Process.Kill())
+	eventually(t, "lockctl is gone", func() bool { return stateOf(p.Process.Pid) == "" })
+	require.NoError(t, os.WriteFile(end, []byte("\n"), 0o600))
+	<-p.ended // when the guardian has closed the stream
+	assert.Empty(t, p.err.String())
+}
+
+// Somebody may work under the lock for as long as a process of the command runs.
+func TestTheLockIsKeptForWhatCannotBeEnded(t *testing.T) {
+	t.Parallel()
+	// Who has not got this capability cannot kill what is another user's.
+	weak := []string{"--bounding-set=-kill", "--inh-caps=-kill"}
+	another := []string{"setpriv", "--reuid=65534", "--clear-groups"}
+	if err := exec.Command("setpriv", append(append(weak, another...), "true")...).Run(); err != nil {
+		t.Skipf("NOT TESTED WITH WHAT CANNOT BE ENDED: nobody can be made another user: %v", err)
+	}
+	url := "redis://" + servertest.Single(t).Addr
+	cmd := program(t, url)
+	ready := filepath.Join(t.TempDir(), "ready")
+	require.NoError(t, syscall.Mkfifo(ready, 0o600))
+	script := `exec 3<> ` + ready + `; ` + strings.Join(another, " ") + ` sh -c 'trap "" TERM; echo $$; echo >&3; exec sleep 60 > /dev/null 2>&1' & read x <&3`
+	without := exec.Command("setpriv", append(append(weak, cmd.Path), shell(script, "--ttl", "2m", "--grace", "0")...)...)
+	without.Env = cmd.Env
+	p := startCmd(t, without)
+	assert.Equal(t, exitFailed, p.code(t), p.err)
+	left, err := strconv.Atoi(strings.TrimSpace(p.out.String()))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, syscall.Kill(left, syscall.SIGKILL)) }()
+	assert.Contains(t, p.err.String(), fmt.Sprintf(`the processes [%d] of the command could not be ended; the lock "k" is left to run out`, left))
+	s, err := observer(t, url).Inspect(t.Context(), "k")
+	require.NoError(t, err)
+	assert.True(t, s.Held())
 }
 
 // What the command leaves behind is ended before the lock is given up.
@@ -236,7 +279,7 @@ func TestRunGivesTheTerminalToWhoOpensIt(t *testing.T) {
 	t.Parallel()
 	url := "redis://" + servertest.Single(t).Addr
 	for what, script := range map[string]string{
-		"a file":     `"$0" run k -- sh -c 'read x < /dev/tty; echo "got:$x"; trap "echo int; exit 4" INT; echo ready; while :; do sleep 0.05; done' < /dev/null`,
+		"a file":     `"$0" run k -- sh -c 'stty -echo < /dev/tty; read x < /dev/tty; echo "got:$x"; trap "echo int; exit 4" INT; echo ready; while :; do sleep 0.05; done' < /dev/null`,
 		"a pipeline": `echo data | "$0" run k -- sh -c 'read x < /dev/tty; echo "got:$x"; trap "echo int; exit 4" INT; echo ready; while :; do sleep 0.05; done'`,
 	} {
 		cmd := program(t, url)
@@ -252,6 +295,78 @@ func TestRunGivesTheTerminalToWhoOpensIt(t *testing.T) {
 		require.NoError(t, err)
 		awaitText(t, out, "int")
 		awaitText(t, out, "code:4")
+	}
+}
+
+// Only one process group may read from the terminal. Where lockctl's job has another reader, or is not in front,
+// that is not the command's.
+func TestRunLeavesTheTerminalToWhoReadsFromIt(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	for what, script := range map[string]string{
+		"the shell, from the background": `set -m; "$0" run k -- sh -c 'echo ready; read x < "$0"' "$1" & read x; echo "got:$x"; echo > "$1"; wait`,
+		"the end of a pipeline":          `set -m; "$0" run k -- sh -c 'echo ready; read x < "$0"' "$1" | sh -c 'read x; echo "$x"; read x < /dev/tty; echo "got:$x"; echo > "$0"' "$1"`,
+		"a script that goes on":          `"$0" run k -- true; echo ready; read x; echo "got:$x"`,
+	} {
+		cmd := program(t, url)
+		end := filepath.Join(t.TempDir(), "end")
+		require.NoError(t, syscall.Mkfifo(end, 0o600))
+		sh := exec.Command("sh", "-c", script, cmd.Path, end)
+		sh.Env = cmd.Env
+		tty, out := onTerminal(t, sh)
+		awaitText(t, out, "ready")
+		_, err := tty.WriteString("hello\n")
+		require.NoError(t, err)
+		awaitText(t, out, "got:")
+		assert.Contains(t, out.String(), "got:hello", what)
+		assert.NotContains(t, out.String(), "suspended", what)
+	}
+}
+
+// A command need not read from the terminal to have it.
+func TestRunIsInTheForeground(t *testing.T) {
+	t.Parallel()
+	cmd := program(t, "redis://"+servertest.Single(t).Addr)
+	inFront := `in_front() { read -r _ _ _ _ group _ _ front _ < /proc/$$/stat; [ $group = $front ]; }`
+	sh := exec.Command("sh", "-c", `set -m; "$0" run k -- sh -c '`+inFront+`; until in_front; do sleep 0.02; done; echo "it is"'`, cmd.Path)
+	sh.Env = cmd.Env
+	_, out := onTerminal(t, sh)
+	awaitText(t, out, "it is")
+}
+
+// A command that is killed leaves the terminal as it needed it.
+func TestRunRestoresTheTerminal(t *testing.T) {
+	t.Parallel()
+	cmd := program(t, "redis://"+servertest.Single(t).Addr)
+	sh := exec.Command("sh", "-c", `"$0" run k -- sh -c 'stty -echo; kill -KILL $$'; stty -a; echo "."`, cmd.Path)
+	sh.Env = cmd.Env
+	_, out := onTerminal(t, sh)
+	awaitText(t, out, ".\r\n")
+	assert.Contains(t, out.String(), " echo ")
+}
+
+// Where no shell could make lockctl go on, Ctrl-Z must not stop it: behind ssh -t, in a container.
+func TestCtrlZStopsNothingThatNobodyCouldContinue(t *testing.T) {
+	t.Parallel()
+	url := "redis://" + servertest.Single(t).Addr
+	for what, script := range map[string]string{
+		"it leads the session": `exec "$0" run k -- sh -c "$2" "$1" < /dev/null`,
+		"a script leads it":    `"$0" run k -- sh -c "$2" "$1" < /dev/null; exit $?`,
+	} {
+		cmd := program(t, url)
+		end := filepath.Join(t.TempDir(), "end")
+		require.NoError(t, syscall.Mkfifo(end, 0o600))
+		sh := exec.Command("sh", "-c", script, cmd.Path, end, `echo ready; read x < "$0"; echo "got:$x"`)
+		sh.Env = cmd.Env
+		tty, out := onTerminal(t, sh)
+		awaitText(t, out, "ready")
+		_, err := tty.Write([]byte{26}) // Ctrl-Z
+		require.NoError(t, err)
+		awaitText(t, out, "suspended")
+		go func() { _ = os.WriteFile(end, []byte("on\n"), 0o600) }() // when the command opens it
+		awaitText(t, out, "got:on")
+		_ = sh.Wait()
+		assert.Zero(t, sh.ProcessState.ExitCode(), what)
 	}
 }
 
@@ -344,6 +459,12 @@ func TestWhoStopsTheCommandLaterMakesItGoOn(t *testing.T) {
 	assert.NotPanics(t, func() { r.heed(guard.Event{Stopped: syscall.SIGSTOP}) }, "nothing is done")
 	r.stopped = time.Now()
 	assert.Panics(t, func() { r.heed(guard.Event{Stopped: syscall.SIGSTOP}) }, "the lease is looked at")
+	r = &runner{console: &console{fd: -1}}
+	assert.NotPanics(t, func() { r.heed(guard.Event{Stopped: syscall.SIGSTOP}) }, "it has nothing to do with the terminal")
+	for _, c := range []console{{fd: -1, input: true}, {fd: -1, given: true}} {
+		r = &runner{console: &c}
+		assert.Panics(t, func() { r.heed(guard.Event{Stopped: syscall.SIGSTOP}) }, "it may be by the terminal")
+	}
 }
 
 // A job that goes on in the background leaves the terminal to the shell, which would be at its end
@@ -483,7 +604,7 @@ func TestRunEndsTheCommandWithNobodyToSayItTo(t *testing.T) {
 
 // hangsAfterTheGrant starts a lockctl that waits, and gives it the lock when the server does not
 // answer it any more: the lease, which is for what was left of its place, cannot be lengthened.
-func hangsAfterTheGrant(t *testing.T) *proc {
+func hangsAfterTheGrant(t *testing.T) (*proc, *wire.Wire, string) {
 	t.Helper()
 	server := servertest.Single(t)
 	network := wire.New(wire.TCP(server.Addr))
@@ -502,7 +623,7 @@ func hangsAfterTheGrant(t *testing.T) *proc {
 		require.NoError(t, err)
 		if s.Held() {
 			eventually(t, "it asks for the whole of the lease", func() bool { return network.Count(wire.Match{}) > before })
-			return p
+			return p, network, "redis://" + server.Addr
 		}
 		// The machine was too slow for its place in the queue.
 		require.NoError(t, p.Process.Kill())
@@ -513,7 +634,7 @@ func hangsAfterTheGrant(t *testing.T) *proc {
 
 func TestRunCanBeInterruptedBetweenTheWaitAndTheCommand(t *testing.T) {
 	t.Parallel()
-	p := hangsAfterTheGrant(t)
+	p, _, _ := hangsAfterTheGrant(t)
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, exitSignal+int(syscall.SIGTERM), p.code(t), p.err)
 	assert.Empty(t, p.out.String())
@@ -522,10 +643,20 @@ func TestRunCanBeInterruptedBetweenTheWaitAndTheCommand(t *testing.T) {
 // Exit code 79 says that work may be half done.
 func TestRunThatLosesTheLockBeforeTheCommandHasDoneNothing(t *testing.T) {
 	t.Parallel()
-	p := hangsAfterTheGrant(t)
-	assert.Equal(t, exitUnreachable, p.code(t), p.err)
-	assert.Contains(t, p.err.String(), "the command was not started")
-	assert.Empty(t, p.out.String())
+	for what, then := range map[string]func(network *wire.Wire, server string){
+		"the server does not answer": func(*wire.Wire, string) {},
+		"it was broken": func(network *wire.Wire, server string) {
+			code, _, errs := lockctl(t, server, "break", "k", "--yes")
+			require.Zero(t, code, errs)
+			network.Heal()
+		},
+	} {
+		p, network, server := hangsAfterTheGrant(t)
+		then(network, server)
+		assert.Equal(t, exitUnreachable, p.code(t), "%s: %s", what, p.err)
+		assert.Contains(t, p.err.String(), "the command was not started", what)
+		assert.Empty(t, p.out.String(), what)
+	}
 }
 
 // What belongs to a command could not be found, and ended with its lease.
