@@ -41,8 +41,8 @@ func DescribeByInfo(ctx context.Context, c Conn, mode Mode) (Topology, error) {
 	return t, err
 }
 
-// neverTells is whether a command was refused for good. Who takes a passing reason for that
-// may count one server for two.
+// neverTells reports whether a command was refused for good. A caller that takes a passing
+// refusal for a lasting one may count one server as two.
 func neverTells(err error) bool {
 	refusal, ok := errors.AsType[*ServerError](err)
 	if !ok || OutcomeOf(err) != OutcomeReplied { // else the connection was refused, as by AUTH

@@ -139,7 +139,7 @@ func parseUserinfo(parts dsnParts) (user string, password Secret, err error) {
 	switch {
 	case errUser != nil || errPassword != nil:
 		return "", "", errors.New("the user name or password has a % that begins no percent-encoding: write %25 for the character %")
-	case strings.Contains(behindAt, ","): // as other URLs have it; the first hosts would be a part of the password
+	case strings.Contains(behindAt, ","): // as in other kinds of URLs; the first hosts would become a part of the password
 		return "", "", errors.New("an @ and a comma stand before the last @: write the user name and password once, before the first host, for all hosts; or %40 and %2C if they belong to the password")
 	case text == "":
 		return "", "", errors.New("there is no password before the @: write user:password@, or :password@ for a password alone, or nothing for neither")

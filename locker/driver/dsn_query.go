@@ -170,9 +170,10 @@ func (q query) tls(wanted bool) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// renewed returns what is asked for the certificate at each handshake: certificates that live for a
-// day are renewed in place, while the program goes on. One that cannot be read any more, as
-// that of a program that has given up its rights, or is half written, is the last that could.
+// renewed returns the function that is asked for the certificate at each handshake: certificates that
+// live for a day are renewed in place, while the program goes on. Where the files cannot be read any more,
+// as by a program that has given up its rights, or are half written, the function returns the last
+// certificate that could be read.
 func (q query) renewed(first *tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	var last atomic.Pointer[tls.Certificate]
 	last.Store(first)

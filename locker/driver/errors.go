@@ -65,8 +65,9 @@ func OutcomeOf(err error) Outcome {
 	return OutcomeUnknown
 }
 
-// unanswered finds the replies by which a proxy says that it has none of the server: of twemproxy (by
-// the system's words for what became of the connection, "unknown" where that was closed), Envoy, predixy and Codis.
+// unanswered finds the replies by which a proxy says that it has no reply from the server. They are those of
+// twemproxy (the system's words for what became of the connection, "unknown" where it was closed), Envoy, predixy
+// and Codis.
 var unanswered = regexp.MustCompile(`^(?:` +
 	`ERR (?:Connection (?:timed out|refused|reset by peer)|Broken pipe|No route to host|Host is (?:down|unreachable)|Network is unreachable|unknown)` +
 	`|(?:ERR )?(?:no upstream host|upstream failure|upstream protocol error)` +
@@ -132,11 +133,12 @@ func NewServerError(reply string) *ServerError {
 	return &ServerError{Code: code, Message: reply}
 }
 
-// inScript finds the code of what a script has met, behind the last place in the script.
+// inScript finds the code of the error that a script has met, behind the last position in the script that is named.
 var inScript = regexp.MustCompile(`^(?:ERR Error running script .*)?@user_script: ?\d+: (?:-?([A-Z][A-Z0-9]+) )?`)
 
-// downInScript finds what a node of a Cluster that is down says to a command of a script.
-// Before Redis 7.0 the script is a Lua one; Valkey 9.1 has the words that are for a module's commands elsewhere.
+// downInScript finds the reply of a node of a Cluster that is down to a command of a script.
+// Before Redis 7.0 it calls the script a Lua script; Valkey 9.1 has the words that elsewhere are for a module's
+// commands.
 var downInScript = regexp.MustCompile(`^(?:ERR |(?:ERR Error running script .*)?@user_script: ?\d+: )(?:(?:Lua s|S)cript attempted to|Can not) execute a (?:write )?command (?:'[^']*' )?while the cluster is down`)
 
 // Error returns the whole reply.

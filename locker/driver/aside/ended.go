@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// late is for how long Ended waits for the timer of a ctx; hardly any is so late.
+// late is how long Ended waits for the timer of a ctx, which is hardly ever so late.
 const late = 100 * time.Millisecond
 
 // Ended is ctx.Err(), except that it waits for a ctx that is about to end: a network deadline

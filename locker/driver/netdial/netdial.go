@@ -81,8 +81,8 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return nil, &Error{addr, err}
 }
 
-// unanswered explains a timeout: a server without TLS waits for more, as for the end of a
-// line, instead of answering what it does not understand.
+// unanswered explains a timeout: a server without TLS does not answer what it does not
+// understand, but waits for more, such as the end of a line.
 const unanswered = "no answer to the TLS handshake (does the server speak TLS?)"
 
 // over returns why nobody wants a connection any more.
@@ -93,7 +93,7 @@ func (d *Dialer) over(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// open sets handshake from the beginning of a TLS handshake to its success.
+// open opens a connection. handshake is true from the beginning of a TLS handshake to its success.
 func (d *Dialer) open(ctx context.Context, cfg driver.Config, network, addr string, handshake *atomic.Bool) (net.Conn, error) {
 	dial := cfg.Dial
 	if dial == nil {
@@ -158,8 +158,8 @@ func (c *tracked) Close() error {
 	return c.Conn.Close()
 }
 
-// withSyscalls lets a client look whether the server has closed the connection, before it
-// sends anything, if it can be done.
+// withSyscalls lets a client look, before it sends anything, whether the server has closed the
+// connection, provided that c.Conn allows it.
 func (c *tracked) withSyscalls() net.Conn {
 	raw, ok := c.Conn.(syscall.Conn)
 	if !ok {

@@ -49,7 +49,7 @@ func (g *Group) Close() error {
 	g.mu.Unlock()
 	var wg sync.WaitGroup
 	for s := range open {
-		wg.Go(func() { _ = s.Close() }) // which returns nil
+		wg.Go(func() { _ = s.Close() }) // it always returns nil
 	}
 	wg.Wait()
 	return nil

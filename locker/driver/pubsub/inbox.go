@@ -14,7 +14,7 @@ type item struct {
 	gap     bool
 }
 
-// tell gives it to hear.
+// tell passes i to hear.
 func (i item) tell(hear func(driver.Message, error)) {
 	if i.gap {
 		hear(driver.Message{}, driver.ErrGap)
@@ -23,7 +23,7 @@ func (i item) tell(hear func(driver.Message, error)) {
 	}
 }
 
-// add appends i; in the place of a message for which there is no room, a gap.
+// add appends i, or a gap in the place of a message for which there is no room.
 func (b *inbox) add(i item) {
 	if !i.gap && b.messages < MaxBuffered {
 		b.items = append(b.items, i)

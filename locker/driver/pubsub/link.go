@@ -27,8 +27,8 @@ type link struct {
 }
 
 // serve uses conn until it fails or Close, closes it, and returns why. The
-// reader and the writer are goroutines of their own, so that neither a server
-// that reads nothing nor one that says nothing keeps the other or this one.
+// reader and the writer are goroutines of their own: a server that reads
+// nothing, or says nothing, holds up only one of them, and not this one.
 func (s *Subscription) serve(conn Conn) error {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	l := s.newLink()
@@ -61,8 +61,8 @@ func (s *Subscription) reportGapIfComplete(l *link) {
 	}
 }
 
-// watch waits for the end of ctx, which it brings about itself when the
-// connection is silent for too long.
+// watch waits for the end of ctx. It ends ctx itself when the connection is
+// silent for too long.
 func (s *Subscription) watch(ctx context.Context, cancel context.CancelCauseFunc, l *link) {
 	timer := time.NewTimer(DeadAfter)
 	defer timer.Stop()
@@ -182,9 +182,10 @@ func (s *Subscription) handle(l *link, event Event) error {
 	return nil
 }
 
-// acknowledged takes one channel off the first request that waits. What nobody
-// asked for means that somebody else, the client or the server, subscribes or
-// unsubscribes here, and that messages may have been missed unnoticed.
+// acknowledged takes one channel off the first request that waits. An
+// acknowledgement that nobody asked for means that somebody else, the client or
+// the server, subscribes or unsubscribes here, and that messages may have been
+// missed unnoticed.
 func (s *Subscription) acknowledged(l *link, v verb, channel string) error {
 	for len(l.sent) > 0 && l.sent[0].verb == ping { // its Pong went unnoticed
 		l.sent = l.sent[1:]

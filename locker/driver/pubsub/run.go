@@ -9,8 +9,8 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// run connects, serves the connection until it fails, pauses, and again, as
-// long as there is a need for a connection, until Close.
+// run connects, serves the connection until it fails, pauses, and starts over,
+// as long as a connection is needed, until Close.
 func (s *Subscription) run() {
 	defer close(s.ended)
 	failures, resume := 0, time.Now()
@@ -46,7 +46,7 @@ func pause(n int) time.Duration {
 func (s *Subscription) awaitNeed() bool {
 	for {
 		s.mu.Lock()
-		need := len(s.queue) > 0 || s.gapDue // which it is if there are channels
+		need := len(s.queue) > 0 || s.gapDue // gapDue is true if there are channels
 		s.mu.Unlock()
 		if s.ctx.Err() != nil {
 			return false
@@ -65,8 +65,8 @@ func (s *Subscription) awaitNeed() bool {
 func (s *Subscription) sleepUntil(t time.Time) bool {
 	d := time.Until(t)
 	if d <= 0 {
-		// No timer that has expired from the start: with the race detector Go 1.26 runs
-		// those of a synctest bubble on several threads in one context, and may crash.
+		// There must be no timer that has expired from the start: with the race detector Go 1.26
+		// runs those of a synctest bubble on several threads in one context, and may crash.
 		return s.ctx.Err() == nil
 	}
 	timer := time.NewTimer(d)
@@ -126,7 +126,7 @@ func firstFailure(r *request, err error) error {
 		return driver.NotSent(err)
 	}
 	if driver.OutcomeOf(err) != driver.OutcomeUnknown {
-		// True of the connection, but would be understood of the request.
+		// Not wrapped: its outcome is true of the connection, but would be taken for the request's.
 		return fmt.Errorf("pubsub: %s: %v", r.verb, err)
 	}
 	return err

@@ -117,7 +117,7 @@ func (s *Subscription) enqueue(r *request) (done bool, err error) {
 	return false, nil
 }
 
-// leave ends the caller's wait for r, because ctxErr or else because of Close.
+// leave ends the caller's wait for r, because of ctxErr, or else because of Close.
 func (s *Subscription) leave(r *request, ctxErr error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +206,7 @@ func (s *Subscription) Listen(ctx context.Context, hear func(driver.Message, err
 	return ctx.Err()
 }
 
-// deliver gives what has arrived to who listens, or else to the inbox. It needs mu.
+// deliver passes i to the listener if there is one, or else to the inbox. It needs mu.
 func (s *Subscription) deliver(i item) {
 	if s.listener != nil {
 		i.tell(s.listener)
