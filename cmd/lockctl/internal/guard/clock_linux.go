@@ -20,10 +20,10 @@ func read(clock int32) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// asleep is for how long the machine has been suspended since it was started.
+// asleep is how long the machine has been suspended since it was started.
 func asleep() time.Duration {
-	// In this order a suspension between the two makes it too short, which errs on the
-	// safe side.
+	// In this order a suspension between the two readings makes the result too short,
+	// which errs on the safe side.
 	boot := read(unix.CLOCK_BOOTTIME)
 	return boot - read(unix.CLOCK_MONOTONIC)
 }
@@ -31,11 +31,11 @@ func asleep() time.Duration {
 // A translator makes instants of the times of package time, which do not know of
 // suspensions.
 type translator struct {
-	asleep time.Duration // when it was asked last
+	asleep time.Duration // as it was at the last call
 }
 
-// instant returns when t is, or a little earlier. t has come to be known since the last
-// call: what the machine has slept since then may have been after that.
+// instant returns the instant of t, or one a little earlier. t has become known since the last
+// call: any sleep of the machine since that call may have come after t was known.
 func (c *translator) instant(t time.Time) instant {
 	mono := read(unix.CLOCK_MONOTONIC)
 	i := instant(mono + time.Until(t) + c.asleep)
@@ -69,7 +69,7 @@ func (a *alarm) ring() {
 	}
 }
 
-// set makes the alarm ring at i, and not when it was set to before.
+// set makes the alarm ring at i, and no more at the instant that was set before.
 func (a *alarm) set(i instant) error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(i), 1))} // 0 would be never
 	conn, err := a.file.SyscallConn()

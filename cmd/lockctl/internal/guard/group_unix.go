@@ -17,11 +17,11 @@ func send(p *os.Process, sig syscall.Signal) error { return syscall.Kill(-p.Pid,
 // ask asks the command's process group to end.
 func ask(p *os.Process) {
 	_ = send(p, syscall.SIGTERM)
-	_ = send(p, syscall.SIGCONT) // what is stopped would not hear of it
+	_ = send(p, syscall.SIGCONT) // a stopped process would not hear of it
 }
 
-// wait returns how the command has ended, and tells when it is stopped, of which
-// [exec.Cmd.Wait] does not learn.
+// wait returns how the command has ended, and calls stopped when it is stopped, which
+// [exec.Cmd.Wait] does not notice.
 func wait(cmd *exec.Cmd, stopped func(by syscall.Signal)) (code int, sig syscall.Signal, err error) {
 	for {
 		var status syscall.WaitStatus

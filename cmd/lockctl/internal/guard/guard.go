@@ -9,8 +9,8 @@
 // Whatever becomes of lockctl (it is killed, it is stopped), the guardian asks the
 // command to end by SIGTERM when the time has come, and ends it by SIGKILL. If the
 // guardian is killed, the kernel kills the command, and lockctl the rest; if it is stopped,
-// lockctl kills all of them in its place. Both adopt the orphans among the command's
-// descendants, so that none gets out of sight.
+// lockctl kills all of them in its place. The guardian and lockctl both adopt the orphans
+// among the command's descendants, so that none gets out of sight.
 //
 // What belongs to the command is its process group and all its other descendants in its
 // session: the jobs of an interactive shell have groups of their own. Only what leaves
@@ -20,7 +20,7 @@
 // A program runs one command at a time: where lockctl has to step in, it ends whatever it
 // has started.
 //
-// Elsewhere there is no guardian. The command is ended by lockctl itself, so that it
+// On other systems there is no guardian. The command is ended by lockctl itself, so that it
 // outlives a lockctl that is killed or stopped.
 package guard
 
@@ -35,28 +35,28 @@ type Command struct {
 	Path string   // of the program
 	Args []string // the first is the program's name
 	Env  []string
-	JSON bool // what the guardian has to say, in the place of a lockctl that was killed, is an object
+	JSON bool // what the guardian says in the place of a lockctl that was killed is a JSON object
 }
 
-// Times are when a command is ended before its lease does.
+// Times are when a command is ended before its lease ends.
 type Times struct {
 	// Margin is how long before the end of the lease the command is killed.
 	Margin time.Duration
-	// Grace is how long before that, and at most when the command is ended earlier, it
-	// is asked to end.
+	// Grace is how long before that the command is asked to end. A command that is ended
+	// earlier has this time at most.
 	Grace time.Duration
 }
 
 // A Result is how a command has ended.
 type Result struct {
-	// Code is its exit status; if Signal is not 0, that has ended it.
+	// Code is its exit status; if Signal is not 0, that signal has ended it.
 	Code   int
 	Signal syscall.Signal
 	// Ended tells that it was ended here, because of the lease's end or by End, and not
 	// by itself.
 	Ended bool
-	// Left are processes of it that could not be ended: of another user, or in the
-	// midst of a system call that does not return.
+	// Left are processes of it that could not be ended: they belong to another user, or
+	// are in the midst of a system call that does not return.
 	Left []int
 	// Err is why it was not guarded to its end, if it was not.
 	Err error
@@ -75,7 +75,7 @@ type Event struct {
 // ErrGuardian is the error of a command that lost its guardian.
 var ErrGuardian = errors.New("guard: the guardian was killed")
 
-// ErrTooLate is why a command was not started when too little was left of the lease.
+// ErrTooLate is the error of a command that was not started since too little was left of the lease.
 var ErrTooLate = errors.New("guard: too little is left of the lease")
 
 // A StartError is why a command could not be started.

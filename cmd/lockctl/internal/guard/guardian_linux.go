@@ -48,8 +48,8 @@ func complain(err error, asJSON bool) {
 	fmt.Fprintln(os.Stderr, "lockctl:", err)
 }
 
-// patience is for how long it is tried to kill what does not die. What was killed does
-// nothing any more, but may take a while to be gone where there are few processors for many.
+// patience is how long the killing of what does not die goes on. A process that was killed does nothing
+// any more, but may take a while to be gone where there are few processors for many processes.
 const patience = 10 * time.Second
 
 // A keeper is a guardian at work.
@@ -72,7 +72,7 @@ type change struct {
 	status syscall.WaitStatus
 }
 
-// guardian returns when the command has ended. The first order is left in first.
+// guardian returns when the command has ended. It leaves the first order in first.
 func guardian(l *line, first *order) error {
 	if err := l.Decode(first); err != nil || first.Command == nil {
 		return errors.New("the guardian of a command was started without one")
@@ -106,14 +106,14 @@ func guardian(l *line, first *order) error {
 		return l.Encode(report{Failed: errno})
 	}
 	k.tree = tree{root: os.Getpid(), group: pid, session: session}
-	signal.Ignore(syscall.SIGTTOU) // what it has to say is said from the background, too
+	signal.Ignore(syscall.SIGTTOU) // the guardian says what it has to say from the background, too
 	_ = l.Encode(report{Started: pid})
 	return k.keep()
 }
 
-// dodgeSignals lets the signals pass that are meant for lockctl or the command. They are
-// caught and not ignored, since the command would inherit that. HUP and INT that are ignored
-// already stay so; of the others Go's runtime does not keep it.
+// dodgeSignals keeps signals that are meant for lockctl or the command from affecting the guardian.
+// They are caught and not ignored, since the command would inherit that they are ignored. HUP and INT
+// stay ignored if they are already; for the others Go's runtime does not keep that.
 func dodgeSignals() {
 	caught := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
@@ -200,7 +200,7 @@ func (k *keeper) reap(changes chan<- change) {
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
-			return // there is none left
+			return // there is no child left
 		default:
 			changes <- change{pid, status}
 		}
@@ -233,7 +233,7 @@ func (k *keeper) ask() {
 		k.asked = now()
 	}
 	k.tree.signal(syscall.SIGTERM)
-	k.tree.signal(syscall.SIGCONT) // what is stopped would not hear of it
+	k.tree.signal(syscall.SIGCONT) // a stopped process would not hear of it
 }
 
 // finish reports the end.
@@ -243,7 +243,7 @@ func (k *keeper) finish(left []int) error {
 	}
 	err := k.line.Encode(report{Result: &wireResult{Status: k.status, Ended: k.ended, Left: left}})
 	switch {
-	case err == nil: // lockctl says it
+	case err == nil: // lockctl says how it ended
 	case len(left) > 0:
 		return fmt.Errorf("could not end the processes %v", left)
 	case k.ended:

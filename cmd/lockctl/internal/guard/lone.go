@@ -22,7 +22,7 @@ type lone struct {
 	alarm    *time.Timer
 }
 
-// startLone is [Start] for who has no guardian.
+// startLone is [Start] where there is no guardian.
 func startLone(c Command, t Times, deadline time.Time) (*lone, error) {
 	if time.Until(deadline) <= t.Margin {
 		return nil, &StartError{ErrTooLate}

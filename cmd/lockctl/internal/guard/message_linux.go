@@ -20,7 +20,7 @@ type order struct {
 type report struct {
 	Started int
 	Failed  syscall.Errno // it could not be started
-	Late    bool          // nor was that tried, as too little was left of the lease
+	Late    bool          // starting it was not even tried, as too little was left of the lease
 	Stopped syscall.Signal
 	Result  *wireResult
 }

@@ -40,7 +40,7 @@ type Process struct {
 	mu       sync.Mutex
 	clock    translator
 	deadline time.Time
-	at       instant // the same
+	at       instant // the instant of deadline
 	group    int     // the command's, 0 while it is not known
 	over     bool
 	late     bool // the guardian has not ended the command in time
@@ -53,7 +53,7 @@ type Moment struct{ clock translator }
 // Now returns a Moment.
 func Now() Moment { return Moment{translator{asleep()}} }
 
-// Suspended tells whether the machine was suspended since m was taken. What is then
+// Suspended tells whether the machine was suspended since m was taken. If it was, what is
 // known of a lease may be out of date.
 func (m Moment) Suspended() bool { return asleep()-m.clock.asleep > 100*time.Millisecond }
 
@@ -68,7 +68,7 @@ func Start(c Command, t Times, asked Moment, deadline time.Time) (*Process, erro
 	if now() >= p.at.add(-t.Margin) {
 		return nil, &StartError{ErrTooLate}
 	}
-	// Orphans come here when the guardian dies.
+	// This process adopts the orphans when the guardian dies.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("guard: adopting orphans: %w", err)
 	}
@@ -91,7 +91,7 @@ func Start(c Command, t Times, asked Moment, deadline time.Time) (*Process, erro
 }
 
 // startGuardian starts this program as a guardian with the given end of a line. The
-// descriptor keeps its number, so that those that lockctl has inherited for the
+// descriptor keeps its number, so that the descriptors that lockctl has inherited for the
 // command keep theirs.
 func startGuardian(fd int) (pid int, err error) {
 	syscall.ForkLock.Lock()
@@ -102,7 +102,7 @@ func startGuardian(fd int) (pid int, err error) {
 	}
 	return syscall.ForkExec("/proc/self/exe", []string{os.Args[0], guardianArg, strconv.Itoa(fd)}, &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2},
-		// A signal to lockctl's process group must not reach it.
+		// A signal to lockctl's process group must not reach the guardian.
 		Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 }
@@ -110,7 +110,7 @@ func startGuardian(fd int) (pid int, err error) {
 // Events returns what happens to the command. It is closed after the Result.
 func (p *Process) Events() <-chan Event { return p.events }
 
-// listen passes on what the guardian reports. err is why it cannot be spoken to.
+// listen passes on what the guardian reports. err is why it cannot be spoken to, if that is so.
 func (p *Process) listen(err error) {
 	defer close(p.events)
 	var result *Result
@@ -140,7 +140,7 @@ func (p *Process) listen(err error) {
 	}
 	p.mu.Lock()
 	if p.late && result.Err == ErrGuardian {
-		result.Err = nil // it was too slow, and killed in endAll
+		result.Err = nil // the guardian was too slow, and was killed in endAll
 	}
 	if p.late && result.Signal == syscall.SIGKILL {
 		result.Ended = true // in endAll; a guardian that can still report does not know of that
@@ -150,7 +150,7 @@ func (p *Process) listen(err error) {
 	p.mu.Unlock()
 	p.line.file.Close()
 	var status syscall.WaitStatus
-	for { // the guardian itself
+	for { // wait for the guardian itself
 		if _, err := syscall.Wait4(p.guardian, &status, 0, nil); !errors.Is(err, syscall.EINTR) {
 			break
 		}
@@ -191,8 +191,8 @@ func (p *Process) stepIn() {
 	}
 }
 
-// Extend tells until when the lease lasts. It is to be called often, also with what is
-// known already, since the time between two calls in which the machine was suspended is
+// Extend tells until when the lease lasts. It must be called often, even with a deadline that
+// is known already, since the time for which the machine was suspended between two calls is
 // taken for lost.
 func (p *Process) Extend(deadline time.Time) {
 	p.mu.Lock()
@@ -203,7 +203,7 @@ func (p *Process) Extend(deadline time.Time) {
 	}
 	p.mu.Unlock()
 	if later {
-		_ = p.line.Encode(order{Deadline: at}) // of two that overtake each other the later counts
+		_ = p.line.Encode(order{Deadline: at}) // of two that overtake each other the later deadline counts
 	}
 }
 

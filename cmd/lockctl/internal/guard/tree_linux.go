@@ -61,12 +61,12 @@ func (t tree) look() ([]int, error) {
 	return found, nil
 }
 
-// signal sends sig to all of the tree, and returns who still runs. One that has just
-// been forked may be missed, unless it is in the group.
+// signal sends sig to all of the tree, and returns the processes that still run. One that has
+// just been forked may be missed, unless it is in the group.
 func (t tree) signal(sig syscall.Signal) []int {
 	found, err := t.members()
 	if err != nil {
-		// Without /proc there is the group alone. Ended processes of it that nobody has
+		// Without /proc only the group can be told. Its ended processes that nobody has
 		// waited for count as running here.
 		if t.group == 0 || errors.Is(syscall.Kill(-t.group, sig), syscall.ESRCH) {
 			return nil
@@ -74,7 +74,7 @@ func (t tree) signal(sig syscall.Signal) []int {
 		return []int{t.group}
 	}
 	if t.group != 0 && len(found) > 0 {
-		_ = syscall.Kill(-t.group, sig) // nobody in it can escape by forking
+		_ = syscall.Kill(-t.group, sig) // no process in it can escape by forking
 	}
 	for _, pid := range found {
 		if g, err := syscall.Getpgid(pid); err == nil && (g != t.group || t.group == 0) {
@@ -84,7 +84,7 @@ func (t tree) signal(sig syscall.Signal) []int {
 	return found
 }
 
-// kill ends the tree and returns who could not be ended within the time.
+// kill ends the tree and returns the processes that could not be ended within the time.
 func (t tree) kill(within time.Duration) []int {
 	end := now().add(within)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
