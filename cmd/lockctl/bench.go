@@ -15,7 +15,7 @@ import (
 	"github.com/golocker/golocker/locker"
 )
 
-// benchTTL is that of the locks that bench takes: what an interrupted one leaves behind
+// benchTTL is the TTL of the locks that bench takes: what an interrupted bench leaves behind
 // is soon gone.
 const benchTTL = 10 * time.Second
 
@@ -26,7 +26,7 @@ type benchView struct {
 	HandOff *durationView `json:"hand_off"`
 }
 
-// A rateView is how many free locks so many goroutines take and give up.
+// A rateView is how many free locks a number of goroutines take and give up per second.
 type rateView struct {
 	Goroutines int     `json:"goroutines"`
 	PerSecond  float64 `json:"locks_per_second"`

@@ -39,7 +39,7 @@ lock may have been taken away, and may be another's: look before you try again.`
 				if err != nil {
 					return err
 				}
-				// An answer takes its time, in which the lock may have become another's.
+				// Answering takes time, in which another may have acquired the lock.
 				force = func() ([]locker.Holder, error) { return client.ForceReleaseFrom(cmd.Context(), name, shown...) }
 			}
 			holders, err := force()
@@ -53,7 +53,7 @@ lock may have been taken away, and may be another's: look before you try again.`
 	return cmd
 }
 
-// showAndAsk returns who holds the lock, which is to be taken from them.
+// showAndAsk shows who holds the lock, asks whether to take it from them, and returns them.
 func (t *tool) showAndAsk(ctx context.Context, client *locker.Client, name string) ([]locker.Holder, error) {
 	status, err := client.Inspect(ctx, name)
 	if err != nil {
@@ -63,7 +63,7 @@ func (t *tool) showAndAsk(ctx context.Context, client *locker.Client, name strin
 		return nil, notHeld(name)
 	}
 	if h := status.Holders[0]; h.Foreign {
-		// It would not be broken, so that nobody need decide.
+		// It would not be broken anyway, so there is nothing to ask.
 		return nil, &locker.ForeignError{Name: name, Type: "string", Remaining: h.Remaining}
 	}
 	return status.Holders, t.confirm(viewOf(name, status))
@@ -77,7 +77,7 @@ func notBroken(name string, err error) error {
 	case errors.Is(err, locker.ErrTaken):
 		return notTheirs(name, err)
 	case errors.Is(err, locker.ErrUnknown):
-		// Not as where the server cannot be reached: something may have been done.
+		// The exit code is not that of a server that cannot be reached: something may have been done.
 		return &exitError{exitFailed, fmt.Errorf("%w; look who holds it before you try again", err)}
 	}
 	return err
@@ -100,7 +100,7 @@ func notHeld(name string) error {
 	return &exitError{exitNotHeld, fmt.Errorf("nobody holds the lock %q", name)}
 }
 
-// notTheirs says that others than those who were looked at hold the lock by now.
+// notTheirs says that others hold the lock by now than those who were shown.
 func notTheirs(name string, err error) error {
 	by := ""
 	if locked, ok := errors.AsType[*locker.LockedError](err); ok {

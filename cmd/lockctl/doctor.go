@@ -121,7 +121,7 @@ func diagnosisOf(patients []patient) diagnosis {
 	return d
 }
 
-// write writes it for people.
+// write writes d for people.
 func (d diagnosis) write(w io.Writer) error {
 	for i, p := range d.Patients {
 		if i > 0 {
@@ -147,7 +147,7 @@ func (d diagnosis) write(w io.Writer) error {
 	return err
 }
 
-// wrapped breaks text into lines of so many characters at most.
+// wrapped breaks text into lines of at most width characters.
 func wrapped(text string, width int) []string {
 	var lines []string
 	for _, word := range strings.Fields(text) {

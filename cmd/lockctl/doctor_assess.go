@@ -24,7 +24,7 @@ func (f facts) assess(quorum bool) []finding {
 		return []finding{{"connection", problem, "a Sentinel", "It keeps no locks, and knows none of their commands. Give mode=sentinel&master=… with the addresses of the Sentinels, or the master's own address."}}
 	}
 	answers := "answers"
-	if f.timeErr == nil { // the trips are those of TIME
+	if f.timeErr == nil { // trip is measured by TIME
 		answers += " in " + roughly(f.trip)
 	}
 	return append([]finding{
@@ -45,7 +45,7 @@ func (f facts) known(info, config string) (string, bool) {
 // hidden is the finding about what the server does not tell.
 func (f facts) hidden(check, means string) finding {
 	found := "INFO and CONFIG do not tell"
-	if f.infoErr != nil && driver.OutcomeOf(f.infoErr) != driver.OutcomeReplied { // they may be allowed
+	if f.infoErr != nil && driver.OutcomeOf(f.infoErr) != driver.OutcomeReplied { // INFO and CONFIG may be allowed
 		found = "INFO: " + f.infoErr.Error()
 	}
 	return finding{check, unseen, found, means}
@@ -114,8 +114,8 @@ func (f facts) persistence(quorum bool) finding {
 	return finding{check, warning, found, means}
 }
 
-// lossBy is how much a crash of the host costs an append-only file: by appendfsync no, what the
-// system has not written by itself.
+// lossBy is how much of an append-only file is lost by a crash of the host: with appendfsync no, what
+// the system has not yet written by itself.
 func lossBy(sync, everysec string) string {
 	if sync == "no" {
 		return "half a minute"
@@ -123,8 +123,8 @@ func lossBy(sync, everysec string) string {
 	return everysec
 }
 
-// nodePersistence is about a node of a quorum. It may come back empty, which is noticed, or
-// with everything, but not in an older state.
+// nodePersistence is the finding about a node of a quorum. A node may come back empty, which is noticed,
+// or with everything, but must not come back in an older state.
 func (f facts) nodePersistence(aof bool) finding {
 	const (
 		check  = "persistence"
@@ -143,7 +143,7 @@ func (f facts) nodePersistence(aof bool) finding {
 		return finding{check, warning, found, "A crash of the host loses up to " + lossBy(sync, "two seconds") + ". " + forgot + remedy}
 	}
 	save, told := f.config["save"]
-	saves := cmp.Or(f.info["rdb_saves"], "0") // not told before Redis 7
+	saves := cmp.Or(f.info["rdb_saves"], "0") // which Redis before 7 does not tell
 	switch {
 	case save != "":
 		return finding{check, problem, "append-only file off, save " + save, "After a restart the node has the locks of its last snapshot. " + forgot + remedy}
@@ -165,7 +165,7 @@ func (f facts) replication(quorum bool) finding {
 	found := fmt.Sprintf("%s, %d replicas", role, replicas)
 	least, _ := strconv.Atoi(f.config["min-replicas-to-write"])
 	if f.config["min-replicas-max-lag"] == "0" {
-		least = 0 // it means nothing then
+		least = 0 // min-replicas-to-write means nothing then
 	}
 	if least > 0 {
 		found += fmt.Sprintf(", min-replicas-to-write %d", least)
@@ -181,7 +181,7 @@ func (f facts) replication(quorum bool) finding {
 	return finding{check, warning, found, "Replication is asynchronous: a failover may forget the latest locks, whatever the settings. Use fencing tokens where that matters, or a quorum of independent servers."}
 }
 
-// clockTolerance is how much clocks may differ without a word.
+// clockTolerance is how much clocks may differ without a remark.
 const clockTolerance = time.Second
 
 func (f facts) clock() finding {
@@ -270,7 +270,7 @@ func assessClocks(servers []facts, quorum bool) []finding {
 	return []finding{{Check: "clocks", Level: fine, Found: "at most " + roughly(max(high.offset-low.offset, 0)) + " apart"}}
 }
 
-// assessGuardian is about this machine.
+// assessGuardian is the finding about this machine.
 func assessGuardian(guarded bool, lacking error) finding {
 	switch {
 	case lacking != nil:

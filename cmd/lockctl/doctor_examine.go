@@ -19,7 +19,7 @@ import (
 // Facts are what one server has told.
 type facts struct {
 	server string
-	down   error // nothing else is known then
+	down   error // if it is not nil, nothing else is known
 
 	trip    time.Duration // the shortest round trip
 	offset  time.Duration // of its clock from this machine's, within half of the trip
@@ -50,7 +50,7 @@ func (t *tool) examine(ctx context.Context, timeout time.Duration) ([]facts, err
 	return slices.Concat(each...), errors.Join(errs...)
 }
 
-// examineTarget asks what one URL leads to. The timeout is for each server.
+// examineTarget asks the server or servers that one URL leads to. The timeout is for each server.
 func (t *tool) examineTarget(ctx context.Context, timeout time.Duration, cfg driver.Config, url string) ([]facts, error) {
 	connector, err := locker.OpenConnector(t.target.driver, url)
 	if err != nil {
@@ -91,8 +91,8 @@ func connect(ctx context.Context, d driver.Driver, cfg driver.Config) (driver.Co
 	return connector.Connect(ctx)
 }
 
-// impatient returns cfg with less time for a connection than ctx has: what it has failed of,
-// such as a TLS handshake that was not answered, only the dialer can tell.
+// impatient returns cfg with less time for connecting than ctx has: only the dialer can tell what
+// connecting has failed of, such as a TLS handshake that was not answered.
 func impatient(ctx context.Context, cfg driver.Config) driver.Config {
 	if end, ok := ctx.Deadline(); ok {
 		cfg.DialTimeout = max(min(cfg.WithDefaults().DialTimeout, (time.Until(end)*4/5).Round(10*time.Millisecond)), time.Millisecond)
@@ -100,8 +100,8 @@ func impatient(ctx context.Context, cfg driver.Config) driver.Config {
 	return cfg
 }
 
-// mastersOf returns the addresses of a Cluster's masters, as the first of the given nodes knows
-// them that answers: the one that a driver would ask may be the one that hangs.
+// mastersOf returns the addresses of a Cluster's masters, as known to the first of the given nodes
+// that answers: the node that a driver would ask may be one that hangs.
 func mastersOf(ctx context.Context, timeout time.Duration, d driver.Driver, cfg driver.Config) (masters []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -126,8 +126,8 @@ func mastersOf(ctx context.Context, timeout time.Duration, d driver.Driver, cfg 
 	return nil, err
 }
 
-// mastersBy asks one node. A master that does not tell its host, or its port for TLS, has that of
-// the node that was asked.
+// mastersBy asks one node. If that does not tell the host of a master, or its port for TLS, the master
+// is taken to have the host or port of the node that was asked.
 func mastersBy(ctx context.Context, d driver.Driver, cfg driver.Config, seed string) ([]string, error) {
 	conn, err := connect(ctx, d, nodeOf(cfg, seed))
 	if err != nil {
@@ -150,7 +150,7 @@ func mastersBy(ctx context.Context, d driver.Driver, cfg driver.Config, seed str
 			continue
 		}
 		seedHost, port, _ := net.SplitHostPort(seed)
-		host, _ := node[0].(string) // nil, too
+		host, _ := node[0].(string) // it may be nil, too
 		if host == "" {
 			host = seedHost
 		}
@@ -206,8 +206,8 @@ func examineServer(ctx context.Context, timeout time.Duration, d driver.Driver, 
 	return f
 }
 
-// answersNothing tells that the server refuses whatever it is asked: without a password, while a
-// script runs, or as it has too many clients. Nothing is to be learned of it then, least of all
+// answersNothing reports whether the server refuses whatever it is asked: without a password, while a
+// script runs, or because it has too many clients. Then nothing can be learned from it, least of all
 // what its ACL forbids.
 func answersNothing(err error) bool {
 	reply, ok := errors.AsType[*driver.ServerError](err)

@@ -10,11 +10,11 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// lateWakeUp is how long a lock that was given up is nobody's where the message of that has
-// not arrived: who waits asks again after three quarters of a second at the earliest.
+// lateWakeUp is how long a released lock stays nobody's where the message of the release has not
+// arrived: a waiter asks again after three quarters of a second at the earliest.
 const lateWakeUp = 500 * time.Millisecond
 
-// noLocks is the finding about all locks where it is not the locks that are wrong.
+// noLocks is the finding about all kinds of locks where the fault is not in the locks.
 func noLocks(found string, servers []facts, quorum bool) finding {
 	means := "No lock can be taken at present. Those that are held are lost when their time is over."
 	if quorum {
@@ -90,7 +90,7 @@ func (p *probe) try(ctx context.Context, timeout time.Duration) {
 	p.took, p.err = passOn(ctx, lease, p.holder, p.next)
 }
 
-// silent tells that there was no answer, from which nothing can be learned about the lock.
+// silent reports whether there was no answer, so that nothing can be learned about the lock.
 func (p *probe) silent() bool {
 	if errors.Is(p.err, locker.ErrLocked) || moved(p.err) {
 		return false
@@ -98,14 +98,14 @@ func (p *probe) silent() bool {
 	return errors.Is(p.err, locker.ErrUnavailable) || errors.Is(p.err, locker.ErrUnknown) || errors.Is(p.err, context.DeadlineExceeded)
 }
 
-// moved tells that the server is a node of a Cluster which was not meant to be one.
+// moved reports whether the server is a node of a Cluster although it was not meant to be one.
 func moved(err error) bool {
 	reply, ok := errors.AsType[*driver.ServerError](err)
 	return ok && (reply.Code == "MOVED" || reply.Code == "ASK")
 }
 
-// assess says what came of it. down tells that a server of a quorum does not answer, which is a
-// finding of its own, and keeps who waits without any fault of the messages.
+// assess says what came of the probe. down tells that a server of a quorum does not answer. That is a
+// finding of its own, and delays a waiter although nothing is wrong with the messages.
 func (p *probe) assess(kind string, down bool) finding {
 	f := finding{Check: kind, Level: fine, Found: "taken, waited for and passed on in " + roughly(p.took)}
 	if p.err == nil && p.took < lateWakeUp {

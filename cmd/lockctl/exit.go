@@ -15,7 +15,7 @@ const (
 	exitDeclined    = 1   // break was told not to
 	exitUsage       = 64  // the command line cannot be used
 	exitForeign     = 65  // the key holds something else than the lock that was asked for
-	exitNotHeld     = 66  // nobody holds the lock that was to be broken, or others than those who were shown
+	exitNotHeld     = 66  // nobody holds the lock that was to be broken, or others hold it than those who were shown
 	exitUnreachable = 69  // the server cannot be reached, does not answer in time, or does not serve at present
 	exitFailed      = 70  // something else went wrong
 	exitNotHad      = 75  // the lock is held by others; try later
@@ -23,7 +23,7 @@ const (
 	exitLost        = 79  // the lock was lost while the command ran
 	exitCannotRun   = 126 // the command was found and could not be run
 	exitNotFound    = 127 // the command was not found
-	exitSignal      = 128 // and the signal's number: by that the command was ended
+	exitSignal      = 128 // plus the number of the signal by which the command was ended
 )
 
 // An exitError is an error with an exit code of its own.
@@ -45,7 +45,7 @@ func usage(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// exitCode returns with which code lockctl ends after err.
+// exitCode returns the code with which lockctl ends after err.
 func exitCode(err error) int {
 	if err == nil {
 		return 0
@@ -62,7 +62,7 @@ func exitCode(err error) int {
 	case errors.Is(err, locker.ErrLocked):
 		return exitNotHad
 	case errors.Is(err, locker.ErrUnavailable), errors.Is(err, locker.ErrUnknown), errors.Is(err, locker.ErrWaitTimeout):
-		return exitUnreachable // a wait that ends without an answer, too
+		return exitUnreachable // also where a wait ends without an answer
 	case errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrNotHeld):
 		return exitLost
 	case refused:

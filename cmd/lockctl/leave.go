@@ -9,9 +9,9 @@ import (
 const leavingTime = time.Second
 
 // leave closes a client that has no lock, as far as it knows, or none that anybody works
-// under. A server that answers hears at once that nobody waits any more, and of what was asked
-// for and not answered. One that hangs would keep lockctl for seconds, with its exit code, and
-// what it does on waking up expires anyway.
+// under. A server that answers is told at once that nobody waits any more, and that what was asked
+// for and not answered is given up. A server that hangs would hold up lockctl and its exit code for
+// seconds, and what it does on waking up expires anyway.
 func leave(client io.Closer) {
 	closed := make(chan struct{})
 	go func() {

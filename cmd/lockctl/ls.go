@@ -104,7 +104,7 @@ func (t *tool) completeName(cmd *cobra.Command, args []string, toComplete string
 	locks, _ := listLocks(ctx, client, toComplete, false)
 	var names []string
 	for _, l := range locks {
-		if plain(l.Name) { // the quoted form of another would be taken for a name
+		if plain(l.Name) { // the quoted form of any other name would itself be taken for a name
 			names = append(names, l.Name)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/golocker/golocker/locker"
 )
 
-// errTwice is of a lock that two clients had at the same time.
+// errTwice is the error of a lock that two clients held at the same time.
 var errTwice = errors.New("the lock was given to another before it was given up")
 
 // A successor waits for a lock that somebody else holds.
@@ -21,7 +21,7 @@ type successor struct {
 }
 
 // passOn lets next wait for the lock of a lease and gives the lease up. It returns how long
-// the lock was nobody's. Nobody has it in the end, whatever goes wrong.
+// the lock was nobody's. In the end nobody holds it, whatever goes wrong.
 func passOn(ctx context.Context, lease *locker.Lease, holder *locker.Client, next *locker.Mutex) (time.Duration, error) {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()

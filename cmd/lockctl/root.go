@@ -66,7 +66,7 @@ func (t *tool) complain(err error) {
 	}
 }
 
-// asksForJSON finds the flag also behind one that is wrong, where flags are not read any more.
+// asksForJSON finds --json even behind a flag that is wrong, after which flags are not read any more.
 func asksForJSON(args []string) bool {
 	if i := slices.Index(args, "--"); i >= 0 {
 		args = args[:i]
@@ -74,7 +74,7 @@ func asksForJSON(args []string) bool {
 	return slices.Contains(args, "--json")
 }
 
-// longURL lets -url stand for --url, as many are used to.
+// longURL lets -url, which many are used to, stand for --url.
 func longURL(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -121,7 +121,7 @@ independent servers, make a quorum.`,
 		switch {
 		case errors.Is(err, pflag.ErrHelp):
 			return err
-		case hasURL(err.Error()): // it repeats what it does not understand
+		case hasURL(err.Error()): // the error repeats what was not understood
 			return howToGiveURL()
 		}
 		return &exitError{exitUsage, err}
@@ -136,7 +136,7 @@ func hasURL(text string) bool { return strings.Contains(text, "://") }
 
 func howToGiveURL() error { return usage("a server is given by --url, or by %s", urlVariable) }
 
-// exactly demands so many arguments, which what names.
+// exactly demands n arguments; what names them.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -146,7 +146,7 @@ func exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// atMost allows so many arguments.
+// atMost allows at most n arguments; what names them.
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
@@ -156,7 +156,7 @@ func atMost(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// writeJSON writes one value, for people as well.
+// writeJSON writes one value so that people can read it as well.
 func (t *tool) writeJSON(v any) error {
 	e := json.NewEncoder(t.out)
 	e.SetIndent("", "  ")
@@ -164,8 +164,8 @@ func (t *tool) writeJSON(v any) error {
 	return e.Encode(v)
 }
 
-// An outlet remembers that it could not be written to, which neither cobra's help nor all
-// commands look at.
+// An outlet remembers that it could not be written to: cobra's help does not look at that, and
+// some commands do not, either.
 type outlet struct {
 	io.Writer
 	err error
@@ -179,7 +179,7 @@ func (o *outlet) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// isTerminal tells whether stream is one, where somebody reads or types.
+// isTerminal tells whether stream is a terminal, where somebody reads or types.
 func isTerminal(stream any) bool {
 	if o, ok := stream.(*outlet); ok {
 		stream = o.Writer

@@ -44,7 +44,7 @@ type runner struct {
 	console *console
 	group   int // the command's process group, 0 until it is started
 	pending []syscall.Signal
-	ended   syscall.Signal // by that the wait for the lock was ended
+	ended   syscall.Signal // the signal by which the wait for the lock was ended, 0 if there was none
 	lent    bool           // the command had the terminal, in the place of lockctl's own group
 	stopped time.Time      // when Ctrl-Z was passed on to the command, which has not stopped yet; zero if it has
 }
@@ -57,8 +57,8 @@ func (r *runner) run(ctx context.Context) error {
 	r.signals = make(chan os.Signal, 16)
 	signal.Notify(r.signals, passedOn()...)
 	defer signal.Stop(r.signals)
-	// Who writes to a pipe that nobody reads from is ended by a signal. What lockctl has to say
-	// is less important than its lock and its command.
+	// A process that writes to a pipe from which nobody reads is ended by a signal. What lockctl has
+	// to say is less important than its lock and its command.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	client, err := r.target.open()
@@ -75,8 +75,8 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	result, err := r.supervise(asked)
 	if err == nil && len(result.Left) > 0 {
-		// Not released: what still runs counts on it. Nor is the client closed, as
-		// that would release it.
+		// The lock is not released: the processes that still run count on it. Nor is
+		// the client closed, since that would release the lock.
 		return &exitError{exitFailed, fmt.Errorf("the processes %v of the command could not be ended; the lock %q is left to run out", result.Left, r.key)}
 	}
 	held := r.lease.Err()
@@ -88,7 +88,7 @@ func (r *runner) run(ctx context.Context) error {
 	return r.outcome(result, cmp.Or(held, released)) // the two say the same
 }
 
-// take gets the lock. The moment is one from before the lease was known.
+// take acquires the lock. The moment that it returns is from before the lease was known.
 func (r *runner) take(ctx context.Context, client *locker.Client) (guard.Moment, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -126,15 +126,15 @@ type answer struct {
 	err   error
 }
 
-// acquire waits for the lock until ctx ends. What it leaves behind where it fails is given up
-// with the client.
+// acquire waits for the lock until ctx ends. Whatever it leaves behind when it fails is given up when
+// the client is closed.
 func (r *runner) acquire(ctx context.Context, mutex *locker.Mutex) answer {
 	asked := guard.Now()
 	lease, err := r.flags.lock(ctx, mutex)
 	if err == nil && (asked.Suspended() || time.Until(lease.Deadline()) < r.flags.ttl*3/4) {
-		// It slept while it waited, so that it is unknown when the lease began; or
-		// it was granted the lock for what was left of its place in the queue, which
-		// may be less than the command is to be given for its end.
+		// The machine slept during the wait, so that it is unknown when the lease
+		// began; or the lock was granted for the time that was left of the place in the
+		// queue, which may be less than the command is to be given for its end.
 		asked = guard.Now()
 		if err = lease.Extend(ctx, r.flags.ttl); errors.Is(err, locker.ErrLost) || errors.Is(err, locker.ErrNotHeld) {
 			err = notStarted(err)
@@ -149,8 +149,8 @@ func notStarted(why error) error {
 	return &exitError{exitUnreachable, fmt.Errorf("the command was not started: %w", why)}
 }
 
-// notHad is the end of a run whose lock others had. With the exit code 0 that is as it should
-// be, and not worth a line: cron sends a mail for each, from all hosts but one.
+// notHad is the end of a run whose lock was held by others. If the exit code for that is 0, it is as it
+// should be and not worth a line: cron sends a mail for each line, from all hosts but one.
 func (r *runner) notHad(err error) error {
 	chatty := r.json || r.flags.verbose && !r.flags.quiet
 	if r.flags.conflict == 0 && !chatty {
@@ -221,13 +221,13 @@ func (r *runner) pass(sig syscall.Signal) {
 	r.process.Signal(sig)
 }
 
-// stopTime is for how long Ctrl-Z is the reason for which a command stops. One that does not heed it may be
-// stopped much later, by somebody else.
+// stopTime is how long after Ctrl-Z a command that stops is taken to have stopped because of it. A command
+// that does not heed Ctrl-Z may be stopped much later, by somebody else.
 const stopTime = 2 * time.Second
 
 // heed does what has to be done when a command has been started or stopped.
 func (r *runner) heed(e guard.Event) {
-	told := time.Since(r.stopped) < stopTime // the others of lockctl's group, by the terminal
+	told := time.Since(r.stopped) < stopTime // the others of lockctl's group have been, by the terminal
 	if e.Stopped != 0 {
 		r.stopped = time.Time{}
 	}
@@ -237,27 +237,27 @@ func (r *runner) heed(e guard.Event) {
 		if r.console.isFor() {
 			r.console.give(r.group)
 		} else {
-			r.catchStops() // it is in the background by now
+			r.catchStops() // lockctl is in the background by now
 		}
 		for _, sig := range r.pending {
 			r.process.Signal(sig)
 		}
-	case !told && !r.console.concerned(e.Stopped): // somebody has stopped it, who will make it go on
+	case !told && !r.console.concerned(e.Stopped): // whoever has stopped the command will make it go on
 	case r.console != nil && wantsTerminal(e.Stopped) && r.console.ours():
 		r.console.give(r.group)
 		r.process.Signal(signalContinue)
-	case r.console != nil && wantsTerminal(e.Stopped) && r.console.has(r.group): // it was faster than the terminal was given
+	case r.console != nil && wantsTerminal(e.Stopped) && r.console.has(r.group): // the command wanted the terminal before it was given
 		r.process.Signal(signalContinue)
-	case r.lease.Deadline().IsZero(): // it has been told to end, and nobody need wait for fg to hear of that
+	case r.lease.Deadline().IsZero(): // the command has been told to end, and need not wait for fg to hear of that
 		if !wantsTerminal(e.Stopped) {
 			r.process.Signal(signalContinue)
 		}
 	default:
-		// Ctrl-Z, or the terminal is another job's. The shell has to learn of it.
+		// It was Ctrl-Z, or the terminal is another job's. The shell has to learn of the stop.
 		r.say(false, event{Event: "suspended", Error: "the lock is not renewed until lockctl goes on, and is lost at " + stamp(r.lease.Deadline())})
 		suspend(r.stops, told)
 		switch {
-		case r.console == nil, told && !r.console.given: // nor was it in front before
+		case r.console == nil, told && !r.console.given: // the command was not in front before, either
 		case r.console.ours():
 			r.console.give(r.group)
 		case !r.console.has(r.group):
@@ -268,8 +268,8 @@ func (r *runner) heed(e guard.Event) {
 	}
 }
 
-// catchStops has Ctrl-Z passed on from now on. Go cannot let go of it again, so that it is caught only
-// where it would stop lockctl and nobody else: its command is in a group of its own.
+// catchStops has Ctrl-Z passed on to the command from now on. Go cannot stop catching it, so that it is
+// caught only where it would stop lockctl and nobody else: the command is in a group of its own.
 func (r *runner) catchStops() {
 	if r.stops == nil && !stopsIgnored() {
 		r.stops = make(chan os.Signal, 1)
@@ -277,8 +277,8 @@ func (r *runner) catchStops() {
 	}
 }
 
-// environment is the command's. What an outer lockctl has said about its lock does not
-// hold for this one.
+// environment is the command's environment. What an outer lockctl has said about its lock does
+// not hold for this lock.
 func (r *runner) environment(deadline time.Time) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -294,7 +294,7 @@ func (r *runner) environment(deadline time.Time) []string {
 // stamp is a time of day as scripts can read it.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// release gives the lock up. Its error is one that tells of a loss.
+// release gives the lock up. An error that it returns tells of a loss.
 func (r *runner) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
@@ -351,8 +351,8 @@ type event struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// say writes to the standard error; the other streams are the command's. What is chatter
-// is left out unless it is asked for; programs, which read JSON, are told all.
+// say writes e to the standard error; the other streams are the command's. Chatter is left
+// out unless it is asked for; programs, which read JSON, are told all.
 func (r *runner) say(chatter bool, e event) {
 	e.Key = r.key
 	switch {

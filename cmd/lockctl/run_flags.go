@@ -145,8 +145,8 @@ Exit codes: the command's own, or
 	return cmd
 }
 
-// keyAndCommand are the arguments of run, of which so many stand before the first --. A key that
-// begins with - stands behind that, as for other commands, and before a second one.
+// keyAndCommand takes apart the arguments of run; before is how many of them stand before the first --.
+// A key that begins with - stands behind that --, as for other commands, and before a second one.
 func keyAndCommand(before int, args []string) (key string, command []string, err error) {
 	switch {
 	case before == 1 && len(args) > 1:
@@ -221,7 +221,7 @@ func (f *runFlags) times() guard.Times {
 	return guard.Times{Margin: max(f.ttl/50, 100*time.Millisecond), Grace: f.grace.Duration}
 }
 
-// options are those of the lock.
+// options are the options of the lock.
 func (f *runFlags) options() []locker.Option {
 	opts := []locker.Option{locker.TTL(f.ttl), locker.Metadata(f.metadata)}
 	if f.read {
@@ -239,8 +239,8 @@ func (f *runFlags) options() []locker.Option {
 	return opts
 }
 
-// lock takes the lock. Who does not wait for the lock does not wait long for the server,
-// either: for one answer, and no others if that is lost.
+// lock takes the lock. A run that does not wait for the lock does not wait long for the server,
+// either: for one answer, and for no other if that is lost.
 func (f *runFlags) lock(ctx context.Context, m *locker.Mutex) (*locker.Lease, error) {
 	if !f.nonblock {
 		return m.Lock(ctx)

@@ -32,12 +32,12 @@ type target struct {
 	flags *pflag.FlagSet // which of them were given
 }
 
-// isQuorum tells whether there are several servers. It is known once they are settled.
+// isQuorum tells whether there are several servers, which is known once settle has returned.
 func (t *target) isQuorum() bool { return len(t.urls) > 1 }
 
 // within returns ttl, or what a quorum allows if that is less.
 func (t *target) within(ttl time.Duration) time.Duration {
-	if longest := t.quorum.LongestTTL; t.isQuorum() && longest >= locker.MinTTL { // else it is not what is wrong with the TTL
+	if longest := t.quorum.LongestTTL; t.isQuorum() && longest >= locker.MinTTL { // else longest is what is wrong, and not the TTL
 		return min(ttl, longest)
 	}
 	return ttl
@@ -71,7 +71,7 @@ func (t *target) settle() error {
 	if t.driver == "" {
 		t.driver = "goredis"
 	}
-	if !t.flags.Changed("prefix") { // an empty one says that there is none
+	if !t.flags.Changed("prefix") { // an empty --prefix says that there is none
 		t.prefix = os.Getenv(prefixVariable)
 	}
 	switch n := len(t.urls); {
@@ -80,7 +80,7 @@ func (t *target) settle() error {
 	case n == 2 || n > 2 && n%2 == 0:
 		return usage("%d servers make no quorum: give one --url, or an odd number of independent servers", n)
 	case !slices.Contains(locker.Drivers(), t.driver):
-		// Not shown: the two variables may have been swapped, and there may be a password.
+		// The name is not shown: the two variables may have been swapped, and a URL may have a password.
 		return usage("unknown driver, by --driver or %s: use one of %s", driverVariable, strings.Join(locker.Drivers(), ", "))
 	}
 	return nil

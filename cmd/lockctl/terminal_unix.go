@@ -17,7 +17,7 @@ import (
 func isTerminalFile(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 // A console is the terminal that lockctl and its command share. Only one process group
-// may read from it at a time, and is sent what Ctrl-C and Ctrl-Z mean.
+// may read from it at a time, and is sent the signals of Ctrl-C and Ctrl-Z.
 type console struct {
 	fd    int
 	input bool        // it is the standard input
@@ -48,21 +48,21 @@ func (c *console) has(group int) bool {
 	return err == nil && front == group
 }
 
-// alone tells that no pipeline shares the terminal with the command, which would be cut
-// off from it.
+// alone tells that no pipeline shares the terminal with the command. Such a pipeline would be
+// cut off from the terminal.
 func (c *console) alone() bool { return c.input && term.IsTerminal(int(os.Stdout.Fd())) }
 
 // isFor tells whether the command is to have the terminal from its start.
 func (c *console) isFor() bool { return c != nil && c.alone() && c.ours() }
 
-// concerned tells whether that the command was stopped has to do with the terminal.
+// concerned tells whether the stop of the command, by that signal, has to do with the terminal.
 func (c *console) concerned(by syscall.Signal) bool {
 	return c != nil && (c.input || c.given || wantsTerminal(by))
 }
 
 // give gives the terminal to the command's group.
 func (c *console) give(group int) {
-	signal.Ignore(syscall.SIGTTOU) // for who is not in front this would be a reason to stop
+	signal.Ignore(syscall.SIGTTOU) // which would stop lockctl where it is not in front
 	if unix.IoctlSetPointerInt(c.fd, unix.TIOCSPGRP, group) == nil {
 		c.given = true
 	}
@@ -82,15 +82,15 @@ func (c *console) takeBack(killed bool) (given bool) {
 	return true
 }
 
-// suspend stops lockctl with all of its job, until the shell makes it go on. told means that the
-// others know already: Ctrl-Z was for lockctl's own group. caught is where it arrives, nil if lockctl
-// does not catch it.
+// suspend stops lockctl with all of its job, until the shell makes it go on. told means that the others
+// in lockctl's group have been told already, by a Ctrl-Z that was for that group. caught is the channel on
+// which Ctrl-Z arrives, nil if lockctl does not catch it.
 func suspend(caught chan os.Signal, told bool) {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, syscall.SIGCONT)
 	defer signal.Stop(resumed)
 	if caught != nil {
-		signal.Ignore(syscall.SIGTSTP) // what is sent to all, or once more
+		signal.Ignore(syscall.SIGTSTP) // the one that is sent to all, or another one
 		defer signal.Notify(caught, syscall.SIGTSTP)
 	}
 	if !told {
@@ -101,7 +101,7 @@ func suspend(caught chan os.Signal, told bool) {
 	}
 	select {
 	case <-resumed:
-	case <-time.After(time.Second): // there is no shell that could, and the system knows
+	case <-time.After(time.Second): // no shell could make lockctl go on, and the system knows that
 	}
 	select {
 	case <-caught: // from before it stopped
@@ -109,9 +109,10 @@ func suspend(caught chan os.Signal, told bool) {
 	}
 }
 
-// uncaughtStop is a signal that stops lockctl as TSTP does where it is not caught. TTIN is not heeded either
-// where no shell could make lockctl go on, but to an outer lockctl it means that its command wants the
-// terminal. That is for who leads its group, and then the parent can be asked: it makes it go on.
+// uncaughtStop is a signal that stops lockctl as TSTP does where TSTP is not caught. TTIN has no effect, either,
+// where no shell could make lockctl go on; but an outer lockctl takes it to mean that its command wants the
+// terminal. That concerns only a lockctl that leads its group. Its parent can be looked at then, and is the one
+// that makes it go on.
 func uncaughtStop() syscall.Signal {
 	parent := os.Getppid()
 	theirs, err := unix.Getsid(parent)
@@ -123,7 +124,8 @@ func uncaughtStop() syscall.Signal {
 }
 
 // stopsIgnored tells whether TSTP was ignored when lockctl began, as by a script that is not to be suspended: nobody
-// would make lockctl go on. [signal.Ignored] does not know that of this signal. It is for Linux; elsewhere it is not told.
+// would make lockctl go on. [signal.Ignored] does not know this of TSTP. Only Linux tells it; elsewhere the result
+// is false.
 func stopsIgnored() bool {
 	status, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(status)) {
@@ -135,8 +137,8 @@ func stopsIgnored() bool {
 	return false
 }
 
-// inFront tells whether lockctl's group has the terminal, to which one of the standard streams
-// leads: Ctrl-C is sent to it then, and to the script that it is a part of.
+// inFront tells whether lockctl's group has the terminal that one of the standard streams leads
+// to. If it has, Ctrl-C is sent to lockctl, and to the script that lockctl is a part of.
 func inFront() bool {
 	for _, f := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
 		if (&console{fd: int(f.Fd())}).ours() {
@@ -146,12 +148,12 @@ func inFront() bool {
 	return false
 }
 
-// interrupt ends lockctl by the signal of Ctrl-C itself. After who exits by itself, also with 130, bash
-// goes on with its script or its loop, as if Ctrl-C had been caught and something else made of
-// it. The others of lockctl's group, which the script is of, are sent it where it has only
-// reached the command. It returns where the signal does not end lockctl.
+// interrupt ends lockctl by the signal of Ctrl-C itself. After a program that exits by itself, even with
+// 130, bash goes on with its script or its loop, as if the program had caught Ctrl-C and made something
+// else of it. With others, the whole of lockctl's group, to which the script belongs, is sent the signal:
+// Ctrl-C has reached the command alone then. interrupt returns where the signal does not end lockctl.
 func interrupt(others bool) {
-	if os.Getpid() == 1 || signal.Ignored(syscall.SIGINT) { // as what the system begins with, in a container
+	if os.Getpid() == 1 || signal.Ignored(syscall.SIGINT) { // 1 is the process that a system, or a container, begins with
 		return
 	}
 	signal.Reset(syscall.SIGINT)
@@ -163,8 +165,8 @@ func interrupt(others bool) {
 	time.Sleep(time.Second) // it is on its way
 }
 
-// passedOn are the signals that lockctl passes on to its command. HUP and INT stay ignored,
-// for the command too, if they were when it began; of the others Go's runtime does not keep that.
+// passedOn are the signals that lockctl passes on to its command. HUP and INT stay ignored, for
+// the command too, if they were when lockctl began; for the others Go's runtime does not keep that.
 func passedOn() []os.Signal {
 	var signals []os.Signal
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,

@@ -126,8 +126,8 @@ func seconds(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// printable returns text that does nothing to a terminal but to appear. Quoted is also what
-// looks as if it were: one could not tell it from another name that is.
+// printable returns text in a form that appears on a terminal and does nothing else to it. Text
+// that looks as if it were quoted is quoted, too: it could not be told from another name that is.
 func printable(text string) string {
 	if !plain(text) || strings.HasPrefix(text, `"`) {
 		return quoted(text)
@@ -135,12 +135,13 @@ func printable(text string) string {
 	return text
 }
 
-// sentence is the text of an error, of which there may be several in lines of their own, for the
-// middle of a line.
+// sentence is the text of an error for the middle of a line. The error may be several, each on a
+// line of its own.
 func sentence(text string) string { return printable(strings.ReplaceAll(text, "\n", "; ")) }
 
-// quoted is text as $'…' of a shell reads it in every locale: \u202e means nothing to one without
-// UTF-8, as on a server whose LANG is not set, where it would be the name of another lock.
+// quoted is text in a form that the $'…' of a shell reads in every locale. It avoids escapes such as
+// \u202e: they mean nothing to a shell without UTF-8, as on a server whose LANG is not set, where the
+// result would be the name of another lock.
 func quoted(text string) string {
 	var b strings.Builder
 	for len(text) > 0 {

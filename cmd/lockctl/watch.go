@@ -73,8 +73,8 @@ func (w *watcher) look(ctx context.Context) (snapshot, error) {
 	return s, err
 }
 
-// log writes one list below the other. The first failure is that of the command, since
-// the address is most likely wrong; a later one passes.
+// log writes one list below the other. A failure of the first look is that of the command, since
+// the address is most likely wrong; a later failure passes.
 func (w *watcher) log(ctx context.Context, t *tool) error {
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
