@@ -41,8 +41,8 @@ func (k *kit) do(ctx context.Context, conn driver.Conn, c driver.Command) (drive
 	return v, err
 }
 
-// checkOpen holds every call to the clause that only a Conn which is closed says so: who is told
-// does not try again.
+// checkOpen holds every call to the clause that only a Conn which is closed says that it is: a caller
+// that is told so does not try again.
 func (k *kit) checkOpen(conn driver.Conn, err error) {
 	if errors.Is(err, driver.ErrClosed) && k.isOpen(conn) {
 		k.Errorf("a call gave %q, which matches %q, and nobody has closed the Conn: that one of its connections is, or could not be made, has to be told as something else",
@@ -83,7 +83,7 @@ func (k *kit) record(args []string, err error) {
 	k.calls[commandKey(args)] += n
 }
 
-// checkText holds every error to the clause that it shows no password, whichever the driver
+// checkText holds every error to the clause that it shows no password, of all those that the driver
 // was given in this case.
 func (k *kit) checkText(err error) {
 	if err == nil {
@@ -167,8 +167,8 @@ func (k *kit) wait(c *call, within time.Duration, what string) {
 }
 
 // await waits for ch and ends the case if that takes too long. In real time many short waits make up the
-// whole: one counts as much as it should have taken, and what keeps this process from a processor, or the
-// machine, keeps who is waited for from it as well.
+// whole: each counts for as long as it should have taken, and whatever keeps this process, or the machine,
+// from running keeps the one that is waited for from running as well.
 func (k *kit) await(ch <-chan struct{}, within time.Duration, complaint string) {
 	step := within
 	if k.realTime() {

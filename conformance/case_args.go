@@ -19,7 +19,7 @@ var allBytes = func() string {
 	return string(b) + "\r\n$-1\r\n\x00\r\n*0\r\n:1\r\n-ERR no\r\n+OK\r\n\xff\xfe\r"
 }()
 
-// argsCases: what goes in and out of Do is any number of any bytes.
+// argsCases: any number of any bytes goes in and out of Do.
 var argsCases = []testCase{
 	{name: "Do/Binary/Value", run: func(k *kit) {
 		conn := k.open()
@@ -97,7 +97,7 @@ var argsCases = []testCase{
 }
 
 // keepsNothing gives up calls while they wait behind another one, and uses their slices again.
-// What is written later must not come from them.
+// What is written later must not come from those slices.
 func (k *kit) keepsNothing(what string, call caller) {
 	conn := k.warm(func(c *driver.Config) { c.PoolSize = 1 })
 	poison := k.key("poison")

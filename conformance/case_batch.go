@@ -128,8 +128,8 @@ var batchCases = []testCase{
 		k.recovers(conn)
 	}},
 	{name: "Batch/LostReply/Large", needs: needs{batcher: true}, run: func(k *kit) {
-		// The connection breaks while the batch is written, or just after: its first command
-		// has been executed by then, and that the write failed proves nothing.
+		// The connection breaks while the batch is written, or just after. The first command of the
+		// batch has been executed by then: that the write failed proves nothing.
 		conn := k.warm()
 		k.wire.On(wire.Match{Name: "INCR"}, wire.CutReply)
 		cmds := k.increments(1)
@@ -155,8 +155,8 @@ var batchCases = []testCase{
 		}
 	}},
 	{name: "Batch/LostRequest/Large", needs: needs{batcher: true}, run: func(k *kit) {
-		// The connection breaks in the middle of a batch: the rest cannot be written, and of
-		// what was written nobody knows.
+		// The connection breaks in the middle of a batch: the rest cannot be written, and nobody
+		// knows what became of that which was written.
 		conn := k.warm()
 		k.wire.On(wire.Match{Name: "SET", Arg: k.key("s1")}, wire.CutRequest)
 		cmds := k.increments(1)
@@ -173,8 +173,8 @@ var batchCases = []testCase{
 		k.recovers(conn)
 	}},
 	{name: "Batch/Transient", needs: needs{batcher: true}, run: func(k *kit) {
-		// What the server refuses at present it has answered, also within a batch, of which
-		// nothing is written again.
+		// What the server refuses at present it has answered, also within a batch: nothing of the
+		// batch is written again.
 		conn := k.warm()
 		for _, text := range transient {
 			code, _, _ := strings.Cut(text, " ")
@@ -189,15 +189,15 @@ var batchCases = []testCase{
 		}
 	}},
 	{name: "Batch/Recover/ReadOnly", needs: needs{batcher: true}, run: func(k *kit) {
-		// Whichever of its commands is refused.
+		// Whichever command of the batch is refused.
 		k.leavesFormerMaster("a command of a batch, not the first,", readOnly, k.lastOfTwo)
 	}},
 	{name: "Batch/Recover/ReadOnly/Script", needs: needs{batcher: true}, run: func(k *kit) {
 		k.leavesFormerMaster("a script in a batch, not the first,", readOnlyInScript, k.lastOfTwo)
 	}},
 	{name: "Batch/Correlation/NestedTypedError", needs: needs{batcher: true}, run: func(k *kit) {
-		// Who takes the rest of the array for the replies to the next commands of the batch has
-		// them all before the last ones have come.
+		// A client that takes the rest of the array for the replies to the next commands of the batch
+		// has all replies before the last ones have come.
 		k.nestedErrors(func(conn driver.Conn, c driver.Command, own string) driver.Result {
 			late := own + "late"
 			k.wire.On(wire.Match{Name: "ECHO", Arg: late}, wire.Delay(k.time.pause))
@@ -270,7 +270,7 @@ var batchCases = []testCase{
 		}
 	}},
 	{name: "Batch/Ctx/Late", needs: needs{batcher: true}, run: func(k *kit) {
-		// The replies to a batch that was given up come when its results are the caller's.
+		// The replies to a batch that was given up come when its results belong to the caller.
 		conn := k.warm()
 		for i := range 20 {
 			first := k.key(fmt.Sprint("first", i))
@@ -283,7 +283,7 @@ var batchCases = []testCase{
 			})
 			select {
 			case <-rule.Happened():
-			case <-c.done: // on a connection that the end of the batch before has broken
+			case <-c.done: // the batch went to a connection that the end of the one before has broken
 			case <-time.After(k.time.bound):
 				k.Fatalf("the batch has not reached the server after %v", k.time.bound)
 			}
@@ -344,17 +344,17 @@ func (k *kit) increments(n int) []driver.Command {
 	return cmds
 }
 
-// batchOfOne is a caller, by DoBatch.
+// batchOfOne is a caller that uses DoBatch.
 func (k *kit) batchOfOne(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
 	return k.doBatch(ctx, conn, []driver.Command{c})
 }
 
-// batchOfTwo is a caller, by a DoBatch of which no driver makes a Do.
+// batchOfTwo is a caller that uses a DoBatch which no driver turns into a Do.
 func (k *kit) batchOfTwo(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
 	return k.doBatch(ctx, conn, []driver.Command{c, plain("ECHO", k.prefix)})
 }
 
-// lastOfTwo is a caller, by a DoBatch of which the command is not the first.
+// lastOfTwo is a caller that uses a DoBatch in which the command is not the first.
 func (k *kit) lastOfTwo(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
 	return k.doBatch(ctx, conn, []driver.Command{plain("ECHO", k.prefix), c})[1:]
 }
@@ -365,8 +365,8 @@ func (k *kit) result(i int, r driver.Result, want driver.Value) {
 	}
 }
 
-// behind checks the result of an INCR behind the one whose connection broke: who sends
-// one after another may send it on the next connection, once.
+// behind checks the result of an INCR behind the one whose connection broke: a driver that sends
+// one command after another may send it on the next connection, once.
 func (k *kit) behind(i int, r driver.Result) {
 	if r.Err != nil {
 		k.outcomeIn("a command behind the one that is lost", r.Err, driver.OutcomeUnknown, driver.OutcomeNotSent)

@@ -2,7 +2,7 @@ package conformance
 
 import "github.com/golocker/golocker/locker/driver"
 
-// capabilityCases is what runs first. Without a Conn, or with one that goes elsewhere, no
+// capabilityCases are what runs first: without a Conn, or with one that leads elsewhere, no
 // other case can tell anything.
 var capabilityCases = []testCase{
 	{name: "Capabilities/Declared", run: func(k *kit) {

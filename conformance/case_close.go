@@ -64,8 +64,8 @@ var closeCases = []testCase{
 		k.is("the call in flight at Close", c.err, driver.ErrClosed)
 	}},
 	{name: "Close/NotSent", run: func(k *kit) {
-		// What waits for a connection when the Conn is closed is not sent on one that comes
-		// later: that would be a lock that nobody knows of.
+		// A command that waits for a connection when the Conn is closed is not sent on one that
+		// comes later: that would be a lock that nobody knows of.
 		conn := k.warm(func(c *driver.Config) { c.DialTimeout, c.Timeout = k.time.bound, k.time.bound })
 		k.wire.HangDials()
 		k.wire.KillAll()
@@ -75,7 +75,7 @@ var closeCases = []testCase{
 		}
 		var calls []*call
 		for _, one := range callers {
-			// The first calls may be for connections that are gone. Then one waits.
+			// The first calls may use connections that are gone. After them one waits.
 			for waits := false; !waits && len(calls) < 40; {
 				c := cmd("INCR", k.key(fmt.Sprint("n", len(calls))))
 				last := k.background(func() (driver.Value, error) { return nil, one(k.ctx, conn, c)[0].Err })

@@ -57,7 +57,7 @@ var connectorCases = []testCase{
 		}
 	}},
 	{name: "Connector/GivenUp", run: func(k *kit) {
-		// What a constructor brings when nobody waits for it any more is closed.
+		// A Conn that a constructor brings when nobody waits for it any more is closed.
 		c := k.connector()
 		for _, newCtx := range []ctxMaker{deadlineAfter, cancelAfter} {
 			k.wire.HangDials()
@@ -67,8 +67,8 @@ var connectorCases = []testCase{
 			cancel()
 			k.checkText(err)
 			k.wire.ResumeDials()
-			time.Sleep(k.time.pause)       // so that none is counted as closed that only comes now
-			if err == nil && conn != nil { // it dials when it likes
+			time.Sleep(k.time.pause)       // so that no connection counts as closed that is yet to come
+			if err == nil && conn != nil { // the driver dials when it likes
 				_ = k.shut(conn)
 				continue
 			}
@@ -84,7 +84,7 @@ var connectorCases = []testCase{
 		k.reply(k.open(), plain("ECHO", k.prefix), k.prefix)
 	}},
 	{name: "Config/Username", run: func(k *kit) {
-		// The password is that of the user alone.
+		// The password is the user's, and nobody else's.
 		as := k.user("on", "~*", "&*", "+@all")
 		conn := k.open(as)
 		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
@@ -111,8 +111,8 @@ var connectorCases = []testCase{
 		k.reply(conn, cmd("DEL", k.key("s")), int64(1))
 	}},
 	{name: "Config/DB/Refused", run: func(k *kit) {
-		// A server that has not as many databases as the one before it had: whoever goes on
-		// all the same has its locks in database 0, where the others do not look for them.
+		// A server that does not have as many databases as the one before it: a client that goes
+		// on all the same has its locks in database 0, where the others do not look for them.
 		conn := k.open(func(c *driver.Config) { c.DB = 1 })
 		k.must(conn, cmd("GET", k.key("n")))
 		k.wire.On(wire.Match{Name: "SELECT", Times: -1}, wire.Answer("-ERR DB index is out of range\r\n"))
@@ -133,7 +133,7 @@ var connectorCases = []testCase{
 		k.reply(conn, plain("CLIENT", "GETNAME"), "conformance-test")
 	}},
 	{name: "Config/Network", run: func(k *kit) {
-		// Who makes a Config without ParseDSN may leave it out.
+		// An application that makes a Config without ParseDSN may leave Network out.
 		c, err := k.h.Open(k.config(func(c *driver.Config) { c.Network = "" }))
 		if err != nil {
 			k.Fatalf("OpenConnector of a Config without Network, which means tcp, gave %v", err)
@@ -149,11 +149,11 @@ var connectorCases = []testCase{
 		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
 	}},
 	{name: "Config/TLS", run: func(k *kit) {
-		// A server that hangs up whatever it is told. The first that it is told is a
+		// A server that hangs up, whatever it is told. What it is told first is a
 		// handshake, and nothing is ever told in the clear.
 		server := k.eavesdrop()
-		// Several servers may have one such Config, in which it is for the driver to say whose
-		// name a certificate must have, as where a data source name says nothing of it.
+		// Several servers may share one such tls.Config. Then the driver has to say which name a
+		// certificate must have, as it has to where a data source name does not say it.
 		shared := &tls.Config{MinVersion: tls.VersionTLS12}
 		c := k.connector(server.edit, func(c *driver.Config) { c.TLS = shared })
 		var last error
@@ -178,7 +178,7 @@ var connectorCases = []testCase{
 		}
 	}},
 	{name: "Config/TLS/Hung", run: func(k *kit) {
-		// A server that takes what it is told of a handshake, and says nothing.
+		// A server that takes what a client sends of a handshake, and says nothing.
 		server := k.eavesdropInSilence()
 		c := k.connector(server.edit, encrypted)
 		for _, newCtx := range []ctxMaker{cancelAfter, deadlineAfter} {
@@ -242,7 +242,8 @@ var connectorCases = []testCase{
 		})
 	}},
 	{name: "Config/Timeout/Default", run: func(k *kit) {
-		// Who makes a Config leaves them out as a rule, as most data source names do.
+		// An application that makes a Config leaves the timeouts out as a rule, as most data
+		// source names do.
 		if k.realTime() {
 			k.Skipf("it takes the default timeouts")
 		}
@@ -302,24 +303,24 @@ func (k *kit) onlyAt(network, addr string) func(*driver.Config) {
 	}
 }
 
-// shortTimeout is a timeout that ends long before the defaults of a Config, of which
-// earlyEnd is short.
+// shortTimeout is a timeout that ends long before the defaults of a Config; earlyEnd is short
+// of those defaults, too.
 const shortTimeout, earlyEnd = 500 * time.Millisecond, 4 * time.Second
 
-// shortDials makes a Config bound connecting by a short timeout, and a reply by none of use.
+// shortDials makes a Config bound connecting by a short timeout, and a reply by one that is of no use here.
 func shortDials(c *driver.Config) { c.DialTimeout, c.Timeout = shortTimeout, 2*earlyEnd }
 
 // greeting makes a Config whose connections begin with something to be answered, also where the
-// server asks for no password: a listener of the kernel accepts whatever hangs, and without a
-// handshake the first thing that waits is the command, for the timeout of replies.
+// server asks for no password. A listener of the kernel accepts even a dial that is to hang, and without
+// a handshake the first thing that waits is the command, for the timeout of replies.
 func greeting(c *driver.Config) {
 	if c.Password == "" {
 		c.ClientName = "conformance-test"
 	}
 }
 
-// endsEarly checks that a call without a deadline ends by a short timeout of the Config, and
-// not by another one of it, nor by the client's own.
+// endsEarly checks that a call without a deadline ends by a short timeout of the Config, and not
+// by another timeout of the Config, nor by the client's own.
 func (k *kit) endsEarly(what string, call func() error) {
 	start := time.Now()
 	k.bounded(what, call)
@@ -375,8 +376,8 @@ var silentCases = []testCase{
 		}
 	}},
 	{name: "Silent/Printed", run: func(k *kit) {
-		// Applications have Connectors, and print what they have. Package fmt calls no method on a
-		// Config in a field that is not exported. (A Conn is in use by other goroutines.)
+		// Applications hold Connectors, and print what they hold. Package fmt calls no method of a
+		// Config that is in an unexported field. (A Conn is in use by other goroutines.)
 		const password = "pr1nted-pa55word"
 		c := k.connector(func(c *driver.Config) { c.Password, c.SentinelPassword = password, password })
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {

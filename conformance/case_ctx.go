@@ -19,13 +19,13 @@ var ctxCases = []testCase{
 		expired, cancel := context.WithDeadlineCause(k.ctx, time.Now().Add(-time.Second), errCause)
 		defer cancel()
 		for _, ctx := range []context.Context{cancelled, expired} {
-			for range 10 { // a driver may let it depend on chance
+			for range 10 { // with some drivers it may depend on chance
 				_, err := k.do(ctx, conn, cmd("INCR", k.key("n")))
 				k.is("Do with an ended ctx", err, ctx.Err())
 				k.outcome("Do with an ended ctx", err, driver.OutcomeNotSent)
 			}
 		}
-		// Whatever was sent in spite of that is sent before this.
+		// Whatever was sent in spite of the ended ctx is sent before this GET.
 		k.must(conn, cmd("GET", k.key("n")))
 		time.Sleep(k.time.pause)
 		if n := k.wire.Count(wire.Match{Name: "INCR"}); n != 0 {
@@ -48,8 +48,9 @@ var ctxCases = []testCase{
 		k.prompt(deadlineAfter, conn, k.doOne)
 	}},
 	{name: "Do/Ctx/DialOfAnother", run: func(k *kit) {
-		// A client may let a call wait for the connection that another one dials, or for itself,
-		// where the first call opens it. That the other gives up is not the end of its own ctx.
+		// A client may let a call wait for the connection that another call dials, or for the client
+		// itself, where the first call opens it. If that other call gives up, the waiting call's own
+		// ctx has not ended.
 		conns := []driver.Conn{k.open()}
 		rounds := 3 // the first may be for a connection that is gone
 		if k.realTime() {
@@ -95,7 +96,7 @@ var ctxCases = []testCase{
 		}
 	}},
 	{name: "Do/Bounded/PoolExhausted", run: func(k *kit) {
-		// Who waits for a connection does not wait for all who came before.
+		// A call that waits for a connection does not wait for all the calls that came before.
 		if k.realTime() {
 			k.Skipf("it takes all of the client's timeouts, one after the other")
 		}
@@ -139,8 +140,8 @@ var ctxCases = []testCase{
 	}},
 }
 
-// errCause is why the ctxs of cases end. An error matches what ctx.Err says, not the caller's
-// reason for it: that a driver returned context.Cause would show nowhere if the two were the same.
+// errCause is why the ctxs of cases end. An error must match what ctx.Err says, not the caller's
+// reason for the end: if the two were the same, a driver that returns context.Cause would not be noticed.
 var errCause = errors.New("the cause of the end of a ctx")
 
 // within returns a ctx of the case that ends after d.
@@ -196,7 +197,7 @@ func cancelInFlight(k *kit, rule *wire.Rule) (context.Context, context.CancelFun
 }
 
 // inFlight ends the ctx of a call whose command was executed and whose reply
-// is on its way, and looks whether the connection is still in order.
+// is on its way, and checks whether the connection is still in order.
 func (k *kit) inFlight(newCtx flightMaker) {
 	conn := k.warm()
 	for i := range 3 {
@@ -289,7 +290,7 @@ func (k *kit) promptCall(ctx context.Context, what string, f func() error) {
 	k.is(what, c.err, end)
 }
 
-// boundedByTimeouts makes calls whose deadline is far away. It does not take the place of the
+// boundedByTimeouts makes calls whose deadline is far away. That deadline does not replace the
 // client's timeouts, which come first.
 func (k *kit) boundedByTimeouts(call caller) {
 	ctx, cancel := k.within(time.Hour)

@@ -48,7 +48,7 @@ var describeCases = []testCase{
 		}
 	}},
 	{name: "Describe/Restart", needs: needs{describer: true}, run: func(k *kit) {
-		// A server that has restarted, or another one under its address, is none that was known.
+		// A server that has restarted, or another one under its address, is not the one that was known.
 		conn := k.warm()
 		for _, id := range []string{"one", "two"} {
 			text := "# Server\r\nrun_id:" + id + "\r\n"
@@ -119,7 +119,7 @@ func (k *kit) describer(conn driver.Conn) driver.Describer {
 	return d
 }
 
-// notDescribed checks that Describe knows when it could not ask.
+// notDescribed checks that Describe says so when it could not ask.
 func (k *kit) notDescribed(what string, conn driver.Conn) {
 	ctx, cancel := k.within(k.time.bound)
 	defer cancel()

@@ -26,8 +26,8 @@ var errorCases = []testCase{
 		k.errorReply(k.open(), script("return redis.error_reply('MYCODE with: some detail')", nil), "MYCODE")
 	}},
 	{name: "Do/Error/Code", run: func(k *kit) {
-		// The core decides by it. What a command of a script has met is in the middle of the text
-		// before Redis 7.0, and not every word in capitals is a code.
+		// The core decides by the code. Before Redis 7.0 the error that a command of a script has met
+		// is in the middle of the text, and not every word in capitals is a code.
 		conn := k.warm()
 		for _, reply := range []struct{ code, text string }{
 			{"ERR", "ERR DB index is out of range"},
@@ -69,10 +69,10 @@ var errorCases = []testCase{
 	}},
 }
 
-// readOnly is how a server refuses that was the master until a failover.
+// readOnly is how a server that was the master until a failover refuses a write.
 const readOnly = "READONLY You can't write against a read only replica."
 
-// readOnlyInScript is how one does before Redis 7.0 to whom a script writes.
+// readOnlyInScript is how such a server, before Redis 7.0, refuses the write of a script.
 const readOnlyInScript = "ERR Error running script (call to f_0123): @user_script:1: @user_script: 1: -" + readOnly
 
 // transient are the refusals of a server that may think better of it soon, which some clients

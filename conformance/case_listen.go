@@ -14,7 +14,7 @@ import (
 // listenCases: a Subscription that is a driver.Listener, which is how the core listens to it.
 var listenCases = []testCase{
 	{name: "Subscribe/Listen", needs: needs{listener: true}, run: func(k *kit) {
-		// What came before is heard, what comes meanwhile, and that something may be missing.
+		// Listen hears what came before and what comes meanwhile, and that something may be missing.
 		sub := k.subscribe(k.open(), k.channel("a"))
 		k.publish(k.channel("a"), "before")
 		time.Sleep(k.time.pause) // nobody is in Receive
@@ -33,7 +33,7 @@ var listenCases = []testCase{
 		e.hears("after the gap")
 	}},
 	{name: "Subscribe/Ctx/Listen", needs: needs{listener: true}, run: func(k *kit) {
-		// It ends with the ctx's error, and from then on it is Receive that gets what comes.
+		// Listen ends with the ctx's error, and from then on Receive gets what comes.
 		sub := k.subscribe(k.open(), k.channel("a"))
 		for _, newCtx := range []ctxMaker{cancelAfter, deadlineAfter} {
 			e := k.ear(sub)
@@ -69,7 +69,7 @@ var listenCases = []testCase{
 				k.receive(sub, k.channel("a"), fmt.Sprint(i))
 			}
 		}
-		// So is a gap of which nobody was there to hear.
+		// So is a gap that comes when nobody is there to hear of it.
 		k.wire.KillAll()
 		if !k.eventually(k.time.settle, func() bool { return k.acknowledged("a") > 1 }) {
 			k.Fatalf("the Subscription has not subscribed again after %v", k.time.settle)
@@ -130,7 +130,7 @@ func (e *ear) hear(m driver.Message, err error) {
 	if !e.busy.CompareAndSwap(false, true) {
 		e.k.Errorf("Listen calls hear twice at a time")
 	}
-	for range 1000 { // another call that begins meanwhile shows; a pause could hold a mutex, and with it the clock
+	for range 1000 { // another call that begins meanwhile is seen; during a sleep a mutex could be held, and with it the clock
 		runtime.Gosched()
 	}
 	defer e.busy.Store(false)

@@ -20,7 +20,7 @@ var onceCases = []testCase{
 	{name: "Do/LostReply/Silence", run: func(k *kit) { k.lost(wire.Silence, 1) }},
 	{name: "Do/LostRequest/BlackHole", run: func(k *kit) { k.lost(wire.BlackHole, 0) }},
 	{name: "Do/LostReply/ReadOnly", run: func(k *kit) {
-		// Some clients repeat what only reads. The clause has no exception.
+		// Some clients repeat commands that only read. The clause has no exception for them.
 		for _, c := range []driver.Command{cmd("GET", k.key("s")), cmd("PTTL", k.key("s"))} {
 			k.lostCommand(c, wire.CutReply)
 		}
@@ -33,7 +33,7 @@ var onceCases = []testCase{
 		}
 	}},
 	{name: "Do/LostReply/Write", run: func(k *kit) {
-		// The write fails, and has arrived all the same. Who reads on may have the reply.
+		// The write fails, and has arrived all the same. A client that reads on may have the reply.
 		if k.realTime() {
 			k.Skipf("a socket cannot be made to do that")
 		}
@@ -68,7 +68,7 @@ var onceCases = []testCase{
 	}},
 	{name: "Do/AtMostOnce/LateRequest", run: func(k *kit) {
 		// A request arrives at the server after its caller gave up. The driver
-		// must have said that it does not know.
+		// must have said that it does not know the outcome.
 		conn := k.warm()
 		for i, newCtx := range []flightMaker{deadlineInFlight, cancelInFlight} {
 			key := k.key(fmt.Sprint("n", i))
@@ -108,13 +108,13 @@ var onceCases = []testCase{
 	}},
 }
 
-// doOne is a caller, by Do.
+// doOne is a caller that uses Do.
 func (k *kit) doOne(ctx context.Context, conn driver.Conn, c driver.Command) []driver.Result {
 	v, err := k.do(ctx, conn, c)
 	return []driver.Result{{Value: v, Err: err}}
 }
 
-// refusing and hanging shut the network, and return what opens it.
+// refusing and hanging shut the network, and return a function that opens it.
 func (k *kit) refusing() (reopen func()) {
 	k.wire.Refuse(true)
 	return func() { k.wire.Refuse(false) }
@@ -125,9 +125,9 @@ func (k *kit) hanging() (reopen func()) {
 	return k.wire.ResumeDials
 }
 
-// notSent calls while there are no connections, and opens the network again: what was
-// marked NotSent is not sent then either, as from a queue. That would be a lock that
-// nobody knows of.
+// notSent calls while there are no connections, and opens the network again. What was
+// marked NotSent must not be sent then either, as it would be from a queue: that would be
+// a lock that nobody knows of.
 func (k *kit) notSent(what string, shut func() func(), call caller) {
 	conn := k.warm()
 	reopen := shut()
@@ -155,8 +155,8 @@ func (k *kit) notSent(what string, shut func() func(), call caller) {
 	}
 }
 
-// refusedHandshake calls when the server lets nobody in any more. What it says to that is
-// no reply to a command, which has not been sent; a driver may prove it or leave it unknown.
+// refusedHandshake calls when the server lets nobody in any more. What the server says then is no
+// reply to a command, which has not been sent; a driver may prove that or leave it unknown.
 func (k *kit) refusedHandshake(what string, call caller) {
 	if k.credentials().password == "" {
 		k.Skipf("the server asks for no password")
@@ -169,8 +169,8 @@ func (k *kit) refusedHandshake(what string, call caller) {
 	k.recovers(conn)
 }
 
-// notLetIn calls where no connection can be made: whoever answers says so before there is a
-// command.
+// notLetIn calls where no connection can be made: whatever is answered is answered before there is
+// a command.
 func (k *kit) notLetIn(what string, conn driver.Conn, call caller) {
 	for range 3 { // the first may be for a connection that is gone
 		ctx, cancel := k.within(k.time.bound)
@@ -227,7 +227,7 @@ func (k *kit) lostCommand(c driver.Command, action wire.Action) {
 	}
 }
 
-// notReplied checks that err does not claim an answer.
+// notReplied checks that err does not claim that the server has answered.
 func (k *kit) notReplied(what string, err error) {
 	if driver.OutcomeOf(err) == driver.OutcomeReplied {
 		k.Errorf("%s: the outcome of %q is %q although the server said nothing", what, err, driver.OutcomeReplied)

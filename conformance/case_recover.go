@@ -11,7 +11,7 @@ import (
 )
 
 // recoverCases: a Conn outlives the loss of its connections, and no reply goes
-// to another's command.
+// to another command than its own.
 var recoverCases = []testCase{
 	{name: "Do/Recover/Killed", run: func(k *kit) {
 		conn := k.manyConnections()
@@ -31,8 +31,8 @@ var recoverCases = []testCase{
 		k.recovers(conn)
 	}},
 	{name: "Do/Recover/First", run: func(k *kit) {
-		// There is no server yet when a Conn is made and used. A client that the first call opens
-		// may keep for good what that failed with.
+		// There is no server yet when a Conn is made and used. A client that is opened by the first
+		// call may keep for good the error that the call failed with.
 		k.wire.Refuse(true)
 		conn := k.connectMaybe(k.connector())
 		if conn == nil {
@@ -68,7 +68,7 @@ var recoverCases = []testCase{
 	{name: "Do/Recover/ReadOnly/Script", run: func(k *kit) { k.leavesFormerMaster("Do of a script", readOnlyInScript, k.doOne) }},
 	{name: "Do/Correlation/AbandonedCall", run: func(k *kit) {
 		// The reply to a call that was given up arrives late, when other calls wait for
-		// theirs. None of them gets it; that they succeed is another clause.
+		// their replies. None of them gets it; that they succeed is another clause.
 		conn := k.warm()
 		k.abandoned(conn, func(own string) { k.ownReply(conn, own) })
 		k.recovers(conn)
@@ -88,8 +88,8 @@ var recoverCases = []testCase{
 		})
 	}},
 	{name: "Do/Concurrent/HungDial", run: func(k *kit) {
-		// While one call waits for a connection that is being made, another one has the
-		// connection that there is.
+		// While one call waits for a connection that is being made, another call has the use of
+		// the connection that exists.
 		conn := k.warm(func(c *driver.Config) { c.DialTimeout, c.Timeout = 2*k.time.bound, 2*k.time.bound })
 		rule := k.wire.On(wire.Match{Name: "GET", Arg: k.key("held")}, wire.HoldReply)
 		held := k.startDo(k.ctx, conn, cmd("GET", k.key("held")))
@@ -129,8 +129,8 @@ var recoverCases = []testCase{
 		})
 	}},
 	{name: "Do/Recover/Abandoned", run: func(k *kit) {
-		// A connection that is not used any more is closed, and not only at Close: each call that
-		// is given up would leave one behind.
+		// A connection that is not used any more is closed, and not only at Close: otherwise each call
+		// that is given up would leave one behind.
 		conn := k.warm(func(c *driver.Config) { c.PoolSize = 2 })
 		const calls, few = 10, 6
 		rule := k.wire.On(wire.Match{Name: "ECHO", Arg: "late", Times: -1}, wire.HoldReply)
@@ -175,7 +175,7 @@ func (k *kit) recovers(conn driver.Conn) {
 		_, err = k.do(ctx, conn, plain("ECHO", k.prefix))
 		cancel()
 		if err == nil {
-			for i := range 5 { // and go on to
+			for i := range 5 { // and they go on to succeed
 				own := k.prefix + fmt.Sprint(i)
 				k.reply(conn, plain("ECHO", own), own)
 			}
@@ -188,8 +188,8 @@ func (k *kit) recovers(conn driver.Conn) {
 }
 
 // leavesFormerMaster checks that the connection on which a server has said that it only reads
-// is not used again, but for one more call: its address may be a name that leads to the new
-// master by now.
+// is not used again, except by one more call: the server's address may be a name that leads to the
+// new master by now.
 func (k *kit) leavesFormerMaster(what, refusal string, call caller) {
 	conn := k.warm()
 	refused := cmd("INCR", k.key("n"))
@@ -251,13 +251,13 @@ func (k *kit) ownResult(r driver.Result, own string) {
 }
 
 // nestedErrors makes calls whose reply is an array with an error in it that a client may take for
-// the whole reply, and looks who gets the rest of the array.
+// the whole reply, and looks which call gets the rest of the array.
 func (k *kit) nestedErrors(call func(conn driver.Conn, c driver.Command, own string) driver.Result) {
 	conn := k.warm()
 	for _, text := range slices.Concat(transient, []string{"NOAUTH Authentication required.", "NOPERM no permissions"}) {
 		code, _, _ := strings.Cut(text, " ")
 		r := call(conn, script("return {1, {err=ARGV[1]}, 'b', 'c'}", nil, text), k.prefix+code)
-		k.notReplied("a script that has replied with an array", r.Err) // that the array be told is Do/Reply/NestedError
+		k.notReplied("a script that has replied with an array", r.Err) // that the array is returned is the clause Do/Reply/NestedError
 		if want := []any{int64(1), driver.NewServerError(text), "b", "c"}; r.Err == nil {
 			k.result(0, r, want)
 		}
@@ -275,7 +275,7 @@ func (k *kit) echo(conn driver.Conn, own string) { k.reply(conn, plain("ECHO", o
 const slowCalls = 50
 
 // slow is the delay of a reply to a call that is given up. One connection for all
-// commands has to bear all of them within its timeout.
+// commands has to bear all these delays within its timeout.
 func (k *kit) slow() time.Duration { return k.time.reply / (2 * slowCalls) }
 
 func (k *kit) delaySlow() {

@@ -15,7 +15,7 @@ var replyCases = []testCase{
 	{name: "Do/Reply/Nil", run: func(k *kit) {
 		conn := k.open()
 		k.reply(conn, cmd("GET", k.key("absent")), nil)
-		k.reply(conn, script("return false", nil), nil) // as a script says that there is nothing
+		k.reply(conn, script("return false", nil), nil) // which is how a script says that there is nothing
 		sha, _ := k.direct("SCRIPT", "LOAD", "return redis.call('GET', KEYS[1])").(string)
 		k.reply(conn, driver.Command{Args: []string{"EVALSHA", sha, "1", k.key("absent")}, FirstKey: 3, NumKeys: 1}, nil)
 	}},
@@ -76,7 +76,7 @@ var replyCases = []testCase{
 		k.reply(k.open(), cmd("SMEMBERS", k.key("set")), []any{"member"})
 	}},
 	{name: "Do/Reply/Kept", run: func(k *kit) {
-		// What Do has returned is the caller's: later replies do not change it.
+		// What Do has returned belongs to the caller: later replies do not change it.
 		conn := k.open()
 		var kept []driver.Value
 		for i := range 10 {
@@ -109,7 +109,7 @@ var replyCases = []testCase{
 			"123456789012345678901234567890": "{big_number='123456789012345678901234567890'}",
 		} {
 			returns, want := "redis.setresp(3) return {"+value+"}", []any{text}
-			if reflect.DeepEqual(k.direct("EVAL", returns, "0"), want) { // before Redis 7.0 scripts have neither
+			if reflect.DeepEqual(k.direct("EVAL", returns, "0"), want) { // before Redis 7.0 scripts have neither of these
 				k.reply(conn, script(returns, nil), want)
 			}
 		}

@@ -43,7 +43,7 @@ var stallCases = []testCase{
 		k.recovers(conn)
 	}},
 	{name: "Do/StaleDeadline", run: func(k *kit) {
-		// The deadline of a call is not that of the next one on its connection.
+		// The deadline of a call is not the deadline of the next call on its connection.
 		conn := k.open()
 		for range 3 {
 			ctx, cancel := k.within(k.time.short)
@@ -51,7 +51,7 @@ var stallCases = []testCase{
 			<-ctx.Done()
 			cancel()
 			if err != nil {
-				continue // a machine that is busy: its connection was given up
+				continue // the machine is busy: the call's connection was given up
 			}
 			time.Sleep(k.time.pause)
 			if _, err := k.do(k.ctx, conn, plain("ECHO", k.prefix)); err != nil {

@@ -61,7 +61,7 @@ var subscribeCases = []testCase{
 	}},
 	{name: "Subscribe/Ack/Each", needs: needs{subscriber: true}, run: func(k *kit) {
 		// Of two channels the server acknowledges each; Add waits for both. They are asked
-		// for on a connection that is there, in their order.
+		// for, in their order, on a connection that exists already.
 		sub := k.subscribe(k.open(), k.channel("before"))
 		rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: k.channel("b")}, wire.HoldLast)
 		ctx, cancel := k.within(k.time.settle)
@@ -94,7 +94,7 @@ var subscribeCases = []testCase{
 		sub := k.subscribe(k.open())
 		for i := range 20 {
 			ch := k.channel(fmt.Sprint("ch", i))
-			if i == 0 { // also where the server is slow
+			if i == 0 { // and once where the server is slow
 				rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: ch}, wire.HoldRequest)
 				time.AfterFunc(k.time.short, rule.Release)
 			}
@@ -104,7 +104,7 @@ var subscribeCases = []testCase{
 		}
 	}},
 	{name: "Subscribe/Count", needs: needs{subscriber: true}, run: func(k *kit) {
-		// PUBLISH tells how many listen, also to a script: the core believes it.
+		// PUBLISH tells how many listen, also to a script, and the core believes it.
 		conn := k.open()
 		ch := k.channel("a")
 		listeners := func(n int64) {
@@ -195,7 +195,7 @@ var subscribeCases = []testCase{
 		k.allOrGap(sub, 500)
 	}},
 	{name: "Subscribe/Flood", needs: needs{subscriber: true}, run: func(k *kit) {
-		// More than anybody keeps: a client may drop what is too much, and says so.
+		// More messages than anybody keeps: a client may drop what is too much, but has to say so.
 		sub := k.subscribe(k.open(), k.channel("busy"))
 		const n = 1500
 		k.flood("busy", n)
@@ -240,8 +240,8 @@ var subscribeCases = []testCase{
 		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
 	}},
 	{name: "Subscribe/PoolSize", needs: needs{subscriber: true}, run: func(k *kit) {
-		// PoolSize is for the commands: a Subscription lives for as long as the client, and
-		// whoever takes one of their connections for it leaves none if there is one.
+		// PoolSize is for the commands. A Subscription lives for as long as the client: a driver that
+		// takes one of the commands' connections for it leaves them none if there is only one.
 		conn := k.warm(func(c *driver.Config) { c.PoolSize = 1 })
 		sub := k.subscribe(conn, k.channel("a"))
 		k.reply(conn, plain("ECHO", k.prefix), k.prefix)
@@ -259,7 +259,7 @@ var subscribeCases = []testCase{
 		k.receive(b, k.channel("x"), "the other")
 	}},
 	{name: "Subscribe/Two/Remove", needs: needs{subscriber: true}, run: func(k *kit) {
-		// What one removes the other keeps.
+		// What one Subscription removes the other keeps.
 		conn := k.open()
 		a, b := k.subscribe(conn, k.channel("x")), k.subscribe(conn, k.channel("x"))
 		k.remove(a, k.channel("x"))
@@ -267,7 +267,7 @@ var subscribeCases = []testCase{
 		k.receive(b, k.channel("x"), "the other")
 	}},
 	{name: "Subscribe/TLS", needs: needs{subscriber: true}, run: func(k *kit) {
-		// The connection of a Subscription is encrypted as those of commands are.
+		// The connection of a Subscription is encrypted as the connections of commands are.
 		server := k.eavesdrop()
 		c := k.connector(server.edit, encrypted)
 		ctx, cancel := k.within(k.time.bound)
@@ -290,13 +290,14 @@ var subscribeCases = []testCase{
 		server.heardTLS(err)
 	}},
 	{name: "Subscribe/Unix", needs: needs{subscriber: true}, run: func(k *kit) {
-		// So does it go where they go: nobody would notice that waiters poll.
+		// The connection of a Subscription leads where the connections of commands lead: otherwise
+		// nobody would notice that waiters poll.
 		sub := k.subscribe(k.open(k.unixSocket()), k.channel("a"))
 		k.publish(k.channel("a"), "x")
 		k.receive(sub, k.channel("a"), "x")
 	}},
 	{name: "Subscribe/Username", needs: needs{subscriber: true}, run: func(k *kit) {
-		// And is the same user there.
+		// The connection of a Subscription is the same user's as the connections of commands.
 		sub := k.subscribe(k.open(k.user("on", "~*", "&*", "+@all")), k.channel("a"))
 		k.publish(k.channel("a"), "x")
 		k.receive(sub, k.channel("a"), "x")

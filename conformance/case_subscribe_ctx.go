@@ -8,7 +8,7 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// subscribeCtxCases: whose ctx ends what, and who ends a Subscription.
+// subscribeCtxCases: which ctx ends what, and who ends a Subscription.
 var subscribeCtxCases = []testCase{
 	{name: "Subscribe/OutlivesItsCtx", needs: needs{subscriber: true}, run: func(k *kit) {
 		// The ctx of Subscribe and Add bounds those calls only.

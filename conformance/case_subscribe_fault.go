@@ -139,8 +139,8 @@ var subscribeFaultCases = []testCase{
 		k.delivers(sub, "a")
 	}},
 	{name: "Subscribe/BlackHole/Add", needs: needs{subscriber: true}, run: func(k *kit) {
-		// The connection dies while an acknowledgement is due: whoever waits for that, the
-		// channels that are there already are not deaf for as long.
+		// The connection dies while an acknowledgement is due. However long a caller waits for that,
+		// the channels that are there already are not deaf for as long.
 		sub := k.subscribe(k.open(), k.channel("a"))
 		rule := k.wire.On(wire.Match{Name: "SUBSCRIBE", Arg: k.channel("b")}, wire.BlackHole)
 		ctx, cancel := k.within(2 * maxSilence)
@@ -165,7 +165,7 @@ var subscribeFaultCases = []testCase{
 		k.restored(sub, maxSilence+k.time.dial+k.time.slack, "a")
 	}},
 	{name: "Subscribe/HungDial", needs: needs{subscriber: true}, run: func(k *kit) {
-		// The packets of one dial vanish: it never gets a connection, and the next one does.
+		// The packets of one dial vanish: that dial never gets a connection, and the next one does.
 		if k.realTime() {
 			k.Skipf("a listener cannot let one dial hang and not the next")
 		}
@@ -188,7 +188,7 @@ var subscribeFaultCases = []testCase{
 		k.restored(sub, k.time.dial+k.time.settle, "a")
 	}},
 	{name: "Subscribe/HungDial/Calls", needs: needs{subscriber: true}, run: func(k *kit) {
-		// Meanwhile the connections of the commands are there for them, as for renewals.
+		// While a Subscription dials and the dial hangs, the commands, such as renewals, have their connections.
 		conn := k.warm(func(c *driver.Config) { c.DialTimeout, c.Timeout = 2*k.time.bound, 2*k.time.bound })
 		k.wire.HangDials()
 		ctx, cancel := k.cancellable()
@@ -214,7 +214,7 @@ var subscribeFaultCases = []testCase{
 		rule := k.wire.On(wire.Match{Times: -1}, wire.BlackHole)
 		k.wire.KillAll()
 		k.await(rule.Happened(), k.time.settle, "the Subscription does not reconnect")
-		time.Sleep(k.time.pause) // other connections of the client swallowed, too
+		time.Sleep(k.time.pause) // so that other connections of the client are swallowed, too
 		rule.Remove()
 		k.gap(sub, maxSilence+k.time.settle)
 		k.delivers(sub, "a")

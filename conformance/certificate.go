@@ -16,7 +16,7 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// serverName is the one that a Config with TLS asks for. Nobody has it.
+// serverName is the server's name that a Config with TLS asks for. No host has it.
 const serverName = "conformance.invalid"
 
 // certify makes a certificate of an authority of its own for a server of this name.
@@ -44,7 +44,7 @@ func (k *kit) certify(name string) (tls.Certificate, *x509.CertPool) {
 }
 
 // overTLS makes a Config that trusts roots reach the wire through a server with cert. It is
-// for bubbles only: who is given no Config.Dial reaches the wire itself, which cannot read TLS.
+// for bubbles only: a driver without a Config.Dial reaches the wire itself, which cannot read TLS.
 func overTLS(cert tls.Certificate, roots *x509.CertPool) func(*driver.Config) {
 	return func(c *driver.Config) {
 		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName, RootCAs: roots}

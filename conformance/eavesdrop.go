@@ -29,10 +29,10 @@ func encrypted(c *driver.Config) {
 	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName}
 }
 
-// eavesdrop starts one that hangs up.
+// eavesdrop starts an eavesdropper that hangs up.
 func (k *kit) eavesdrop() *eavesdropper { return k.startEavesdropper(false) }
 
-// eavesdropInSilence starts one that says nothing.
+// eavesdropInSilence starts an eavesdropper that says nothing.
 func (k *kit) eavesdropInSilence() *eavesdropper { return k.startEavesdropper(true) }
 
 func (k *kit) startEavesdropper(keeps bool) *eavesdropper {

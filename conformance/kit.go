@@ -37,7 +37,7 @@ type kit struct {
 	mu       sync.Mutex
 	failures []string
 	grave    bool              // some of them cannot be excused
-	repeated map[string]int    // how often one came again
+	repeated map[string]int    // how often a failure came again
 	shutting map[io.Closer]int // how many Closes have begun and not returned; 0 if all have
 	skip     string
 	cleanups []func()
@@ -50,7 +50,7 @@ type kit struct {
 type timing struct {
 	dial, reply time.Duration // Config.DialTimeout and Config.Timeout
 	short       time.Duration // a ctx deadline within which nothing slow ends
-	flight      time.Duration // one within which a command is at the server, on a busy machine too; less than reply
+	flight      time.Duration // a ctx deadline within which a command is at the server, on a busy machine too; less than reply
 	slack       time.Duration // what "prompt" may take
 	pause       time.Duration // for something that must not happen
 	bound       time.Duration // what a call without a deadline may take
@@ -72,7 +72,7 @@ var (
 // canary is the password on miniredis. No text of the driver may show it.
 const canary = "c4n4ry-pa55word"
 
-// nowhere is an address that clients parse and nobody can reach: who ignores Config.Dial
+// nowhere is an address that clients parse and nobody can reach: a client that ignores Config.Dial
 // must not meet a server that happens to run on this machine.
 const nowhere = "255.255.255.255:6379"
 
@@ -279,7 +279,7 @@ func (k *kit) closeLater(conn io.Closer) {
 	})
 }
 
-// shut closes c, and knows while that has not returned.
+// shut closes c, and keeps a note of it until Close has returned.
 func (k *kit) shut(c io.Closer) error {
 	if reflect.ValueOf(c).Comparable() {
 		k.mu.Lock()

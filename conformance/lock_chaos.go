@@ -62,9 +62,9 @@ func (k *lockKit) chaos(mutexes func(c *locker.Client, name string, fenced ...lo
 		}
 	}
 	all.Wait()
-	// Reservations of which the server has not heard that they were given up end by
-	// themselves, as does a lease that was granted to one of them, and that counts from
-	// the last request that was still on its way.
+	// A reservation that was given up without the server hearing of it ends by itself, as
+	// does a lease that was granted to such a reservation. That lease counts from the last
+	// request that was still on its way.
 	healed := 2*k.times.ttl + k.times.place + k.times.ttl
 	for l, fenced := range ledgers {
 		if l.grants == 0 {

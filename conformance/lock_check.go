@@ -48,7 +48,7 @@ func (k *lockKit) serverLeft(l *locker.Lease) time.Duration {
 // exists tells whether there is a record at a lock's key, of whatever kind.
 func (k *lockKit) exists(name string) bool { return k.direct("EXISTS", name) == int64(1) }
 
-// free checks that nobody holds a lock any more. Of a quorum a minority may follow.
+// free checks that nobody holds a lock any more. A minority of a quorum may follow later.
 func (k *lockKit) free(name, when string) {
 	if len(k.server.nodes()) > 1 {
 		k.eventually(k.time.settle, func() bool { return !k.exists(name) })
@@ -58,14 +58,14 @@ func (k *lockKit) free(name, when string) {
 	}
 }
 
-// settled gives what has come to a majority of a quorum the time to come to all.
+// settled waits until what has come to a majority of a quorum has had time to come to all nodes.
 func (k *lockKit) settled() {
 	if k.o.quorum > 0 {
 		time.Sleep(k.time.short)
 	}
 }
 
-// soonFree is free for what happens in the background.
+// soonFree is free where the lock is given up in the background.
 func (k *lockKit) soonFree(name, when string) {
 	if !k.eventually(k.time.settle, func() bool { return !k.exists(name) }) {
 		k.free(name, when)
@@ -98,8 +98,8 @@ func (k *lockKit) ended(l *locker.Lease, within time.Duration, causes ...error) 
 }
 
 // stillHeld checks, at the end of a lease's context, that the server has not let go of the lock
-// yet, as it does at until or later. In real time that can be over when this process gets a
-// processor again, and nothing is known.
+// yet, which it does at until or later. In real time until can be over when this process gets a
+// processor again, and then nothing is known.
 func (k *lockKit) stillHeld(name string, until time.Time) {
 	if k.left(name) <= 0 && (!k.realTime() || time.Now().Before(until)) {
 		k.Errorf("the server has let go before the lease's context ended")

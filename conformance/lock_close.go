@@ -49,7 +49,7 @@ var lockCloseCases = []testCase{
 		k.free(k.key("late"), "after Close")
 	}),
 	lockCase("Close/Unconfirmed", needs{}, func(k *lockKit) {
-		// What Close could not release for certain, it names.
+		// Close names the locks that it could not release for certain.
 		c := k.client()
 		l := k.take(c.Mutex(k.key("lock"), locker.TTL(k.times.long)))
 		k.wire.Partition()
@@ -142,7 +142,8 @@ func (k *lockKit) everyKeyHasTTL(more ...locker.Option) {
 	all.Wait()
 }
 
-// sampled is how often sample looks: more often than requests are executed that it delays.
+// sampled is the interval at which sample looks: shorter than the one at which delayed requests are
+// executed.
 const sampled = 4 * time.Millisecond
 
 // sample looks, every so often until ctx ends, for keys of this case that would stay for

@@ -15,14 +15,14 @@ import (
 var lockErrorCases = []testCase{
 	lockCase("Mutex/WaitErrorBoth", needs{}, func(k *lockKit) {
 		// A wait that ends without the lock tells what ended it and why the lock
-		// was not had.
+		// was not acquired.
 		k.modes(func(name string, opts ...locker.Option) {
 			held := k.take(k.client(locker.Label("the holder")).Mutex(name, append(opts, locker.TTL(k.times.long))...))
 			c := k.client()
 			k.warm(c)
 			why := errors.New("shutting down")
 			begun := time.Now()
-			patience := k.time.flight // it has heard that the lock is held by then
+			patience := k.time.flight // by then the client has heard that the lock is held
 			ctx, cancel := context.WithTimeoutCause(k.ctx, patience, why)
 			defer cancel()
 			_, err := c.Mutex(name, opts...).Lock(ctx)
@@ -43,7 +43,7 @@ var lockErrorCases = []testCase{
 			k.is(what, err, locker.ErrUnavailable)
 			k.isNot(what, err, locker.ErrLocked)
 		}
-		// At the first contact it is more likely a wrong address than an outage.
+		// At the first contact an error more likely means a wrong address than an outage.
 		k.wire.Refuse(true)
 		c := k.client()
 		ctx, cancel := k.within(4 * k.time.bound)
@@ -57,7 +57,7 @@ var lockErrorCases = []testCase{
 		}
 		k.wire.Refuse(false)
 		k.warm(c)
-		// Later it is an outage, and is waited out.
+		// Later it means an outage, which is waited out.
 		k.modes(func(name string, opts ...locker.Option) {
 			m := c.Mutex(name, opts...)
 			rule := k.wire.On(wire.Match{Arg: name, Times: -1}, wire.Answer("-LOADING Redis is loading the dataset in memory\r\n"))
@@ -89,7 +89,7 @@ var lockErrorCases = []testCase{
 		})
 	}),
 	lockCase("Mutex/Refusal", needs{}, func(k *lockKit) {
-		// What waiting cannot mend is returned at once, as the server said it.
+		// A refusal that waiting cannot mend is returned at once, as the server said it.
 		c := k.client()
 		k.warm(c)
 		for _, text := range []string{

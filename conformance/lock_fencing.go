@@ -11,7 +11,7 @@ import (
 // lockFencingCases: a later grant has a larger token.
 var lockFencingCases = []testCase{
 	lockCase("Fencing/Grows", needs{}, func(k *lockKit) {
-		// However the lease before ended, and whoever had it.
+		// However the previous lease ended, and whoever had it.
 		name := k.key("lock")
 		a, b := k.client(), k.client()
 		var last locker.Token

@@ -10,8 +10,8 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// lockGrantCases: who gives a lock up grants it to the first in turn, and what may
-// become of that grant on its way.
+// lockGrantCases: a holder that gives a lock up grants it to the first in turn, and what
+// may become of that grant on its way.
 var lockGrantCases = []testCase{
 	lockCase("Queue/HandOffCost", needs{subscriber: true}, func(k *lockKit) {
 		// One command of the holder hands the lock on, however many wait, and the
@@ -50,8 +50,8 @@ var lockGrantCases = []testCase{
 	}),
 	lockCase("Queue/GrantThenCancel", needs{subscriber: true}, func(k *lockKit) {
 		// The first waiter has been granted the lock, and is cancelled before it
-		// learns of that: because it hardly ever asks, or because the network holds
-		// the message up. The lock goes on to the second.
+		// learns of the grant, because it hardly ever asks, or because the network
+		// holds the message up. The lock goes on to the second.
 		for what, connector := range map[string]func(w *wire.Wire) driver.Connector{
 			"a waiter that asks":       func(w *wire.Wire) driver.Connector { return plainConnector{k.connector(k.via(w))} },
 			"a waiter that is cut off": func(w *wire.Wire) driver.Connector { return k.connector(k.via(w)) },
@@ -117,8 +117,8 @@ var lockGrantCases = []testCase{
 	}),
 }
 
-// waiterBy makes somebody wait for the lock whose messages go into the mailbox, from the first on:
-// a lock is granted without one to a waiter who does not listen yet.
+// waiterBy makes a client wait for the lock. All messages to that client, from the first on, go into
+// the mailbox: a waiter that does not listen yet is granted a lock without a message.
 func (k *lockKit) waiterBy(box *mailbox, name string, opts ...locker.Option) *grant {
 	g := k.later(k.ctx, k.clientOn(mailConnector{k.connector(), box}).Mutex(name, opts...))
 	k.await(box.listens, k.time.bound, "a waiter does not listen")

@@ -29,7 +29,7 @@ var lockHandoverCases = []testCase{
 				k.Errorf("a detached lease was given up")
 			}
 
-			// Its reply is lost, and it succeeds all the same. A second taker fails.
+			// The reply to Attach is lost, and Attach succeeds all the same. A second taker fails.
 			taken := k.attach(b.Mutex(name, short...), name, id)
 			if l.Token() > 0 && taken.Token() <= l.Token() {
 				k.Errorf("the token after taking up is %d; before it was %d", taken.Token(), l.Token())
@@ -142,7 +142,7 @@ var lockHandoverCases = []testCase{
 		})
 	}),
 	lockCase("Admin/ForceReleaseFrom", needs{}, func(k *lockKit) {
-		// Asked once more, it spares who has got the lock since.
+		// Called once more, it spares the holder that has got the lock since.
 		c := k.client()
 		k.bothModes(func(name string, opts ...locker.Option) {
 			k.take(c.Mutex(name, append(opts, locker.TTL(k.times.ttl))...))
@@ -166,7 +166,7 @@ var lockHandoverCases = []testCase{
 	}),
 }
 
-// sameHolder compares what two holders are, but for how long they remain, and which of their leases
+// sameHolder compares all of two holders except for how long they remain and which of their leases
 // are meant.
 func sameHolder(a, b locker.Holder) bool {
 	return a.Mode == b.Mode && a.Owner == b.Owner && a.Holds == b.Holds && a.Label == b.Label && a.Metadata == b.Metadata &&
@@ -186,8 +186,8 @@ func (k *lockKit) attach(m *locker.Mutex, name, id string) *locker.Lease {
 	return l
 }
 
-// attachGivenUp: the taking up of a lease is executed, its reply never comes, and
-// its caller gives up. The id is good for another.
+// attachGivenUp: the server executes the taking up of a lease, its reply never comes, and
+// its caller gives up. The id is good for another taker.
 func (k *lockKit) attachGivenUp(opts ...locker.Option) {
 	opts = append(opts, locker.TTL(k.times.long))
 	c := k.client()

@@ -29,7 +29,7 @@ type lockTiming struct {
 	long   time.Duration // of a lease that does neither
 	never  time.Duration // a pause between attempts that no case outlasts
 	poll   time.Duration // the longest pause of a waiter with the default policy
-	grant  time.Duration // what a grant may take for which nobody has to wait
+	grant  time.Duration // what a grant may take that nobody has to wait for
 	prompt time.Duration // within which a call returns when its ctx ends
 	late   time.Duration // how late a lease's context may end
 	place  time.Duration // what a waiter that died costs those behind it at most
@@ -276,14 +276,15 @@ func (k *lockKit) waiters(name string, n int) {
 	if !k.eventually(k.time.bound, func() bool { s = k.inspect(name); return s.Waiters == n }) {
 		k.Fatalf("%d waiters stand in the queue of the lock; want %d", s.Waiters, n)
 	}
-	time.Sleep(k.time.short / 6) // who has just begun to listen tries once more
+	time.Sleep(k.time.short / 6) // a waiter that has just begun to listen tries once more
 }
 
 // sent returns how many commands with this key were written to k.wire.
 func (k *lockKit) sent(name string) int { return k.wire.Count(wire.Match{Arg: name}) }
 
-// wrote returns the names of what is written for f, with what a driver adds: on the connections that
-// it uses, after what has set them up. What a pool does on others is none of it: it dials, or PINGs.
+// wrote returns the names of the commands that are written for f, with those that a driver adds: on the
+// connections that f uses, once they have been set up. What a pool writes to other connections, such as
+// a handshake or a PING, does not count.
 func (k *lockKit) wrote(f func()) []string {
 	before := len(k.wire.Requests(wire.Match{}))
 	f()
@@ -312,7 +313,7 @@ func (k *lockKit) modes(run func(name string, opts ...locker.Option)) {
 	run(k.key("fenced"), locker.Fenced())
 }
 
-// bothModes is modes at the same time, for a case that takes long in real time.
+// bothModes is modes with both locks at the same time, for a case that takes long in real time.
 func (k *lockKit) bothModes(run func(name string, opts ...locker.Option)) {
 	var all sync.WaitGroup
 	all.Go(func() { run(k.key("plain")) })

@@ -9,7 +9,7 @@ import (
 	"github.com/golocker/golocker/locker"
 )
 
-// lockLossCases: who loses a lock learns of it in time.
+// lockLossCases: a holder that loses a lock learns of it in time.
 var lockLossCases = []testCase{
 	lockCase("Loss/Partition", needs{}, func(k *lockKit) {
 		// The first holder's context ends before the second holder begins,
@@ -79,9 +79,9 @@ var lockLossCases = []testCase{
 	}),
 	lockCase("Loss/LateReply", needs{}, func(k *lockKit) {
 		// The reply to a renewal takes long. The deadline counts from the sending,
-		// because the server counts from then or a little later. In a bubble it is more
-		// than the margin by which a deadline is early, so that one that counts from
-		// the reply, or from a later renewal, shows.
+		// because the server counts from then or a little later. In a bubble the delay
+		// is longer than the margin by which a deadline is early, so that a deadline
+		// that counts from the reply, or from a later renewal, is noticed.
 		ttl := 2 * k.times.ttl
 		late := min(ttl/5, k.time.reply*7/10)
 		c := k.client()

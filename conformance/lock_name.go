@@ -75,8 +75,8 @@ var lockNameCases = []testCase{
 		k.unlock(k.granted(g, k.times.poll+k.times.grant, "a waiter for a hand-written lock that is released"))
 	}),
 	lockCase("Mutex/ForeignValue", needs{}, func(k *lockKit) {
-		// What is not a lock and does not go away is reported, neither waited for
-		// nor deleted, by whatever call.
+		// What is not a lock and does not go away is reported by every call, and neither
+		// waited for nor deleted.
 		c := k.client()
 		for kind, create := range map[string][]string{
 			"string": {"SET", k.key("string"), "precious"},
@@ -117,8 +117,8 @@ var lockNameCases = []testCase{
 		}
 	}),
 	lockCase("Mutex/Healed", needs{}, func(k *lockKit) {
-		// Somebody took the TTL of a lock away whose holder crashed. A waiter sees
-		// that it is ours, and gives the holder the whole of its TTL once more.
+		// Somebody removed the TTL of a lock whose holder crashed. A waiter sees
+		// that the lock is ours, and gives the holder the whole of its TTL once more.
 		k.bothModes(func(name string, opts ...locker.Option) {
 			m := k.client().Mutex(name, append(opts, locker.TTL(k.times.ttl), locker.NoRenewal())...)
 			k.take(m)
@@ -134,7 +134,7 @@ var lockNameCases = []testCase{
 		})
 	}),
 	lockCase("Mutex/PrefixOfId", needs{}, func(k *lockKit) {
-		// Who holds under an id that begins with another's is somebody else.
+		// A holder whose id begins with another holder's id is somebody else.
 		c := k.client()
 		changes := map[string]func(id string) string{
 			"longer":  func(id string) string { return id + "0" },

@@ -10,8 +10,8 @@ import (
 	"github.com/golocker/golocker/locker"
 )
 
-// lockQueueCases: waiters have the lock in the order in which they came, whichever
-// clients they are of.
+// lockQueueCases: waiters get the lock in the order in which they came, whichever
+// clients they belong to.
 var lockQueueCases = []testCase{
 	lockCase("Queue/Order", needs{subscriber: true}, func(k *lockKit) {
 		k.modes(func(name string, opts ...locker.Option) {
@@ -38,8 +38,8 @@ var lockQueueCases = []testCase{
 	}),
 	lockCase("Queue/PollersKeepTheirPlace", needs{}, func(k *lockKit) {
 		// Through a Conn without any optional interface waiters find out by asking.
-		// Who asks seldom keeps the place before who asks often, for longer than
-		// a waiter that has died would.
+		// A waiter that asks seldom keeps its place before one that asks often, for
+		// longer than a waiter that has died would.
 		k.bothModes(func(name string, opts ...locker.Option) {
 			seldom, often := k.clientOn(plainConnector{k.connector()}), k.clientOn(plainConnector{k.connector()})
 			held := k.take(k.undisturbed().Mutex(name, append(opts, locker.TTL(k.times.long))...))
@@ -56,7 +56,7 @@ var lockQueueCases = []testCase{
 		})
 	}),
 	lockCase("Queue/Newcomer", needs{subscriber: true}, func(k *lockKit) {
-		// Who comes while others wait does not get the lock before them, not even at
+		// A newcomer does not get the lock before those who wait already, not even at
 		// the moment at which it changes hands and they can ask for nothing.
 		k.modes(func(name string, opts ...locker.Option) {
 			opts = append(opts, locker.TTL(k.times.long))
@@ -87,10 +87,10 @@ var lockQueueCases = []testCase{
 			}
 			if held.Token() == 0 {
 				// A lock without fencing is taken by a bare SET NX, which knows of no
-				// queue; that may happen where nobody gave the lock on.
+				// queue; that may happen where nobody passed the lock on.
 				k.unlock(held)
 			} else {
-				// The record was deleted. The newcomer finds that out, to the waiter's
+				// The record was deleted. The newcomer finds out, and the waiter has the
 				// benefit.
 				k.direct("DEL", name)
 				tried()
@@ -99,8 +99,8 @@ var lockQueueCases = []testCase{
 		})
 	}),
 	lockCase("Queue/DeadWaiter", needs{}, func(k *lockKit) {
-		// The first in turn has no network any more, and its connections tell
-		// nobody. It costs those behind it the rest of its reservation and not a
+		// The first in turn has no network any more, and its connections do not
+		// show it. That costs those behind it the rest of its reservation and not a
 		// whole lease.
 		k.bothModes(func(name string, opts ...locker.Option) {
 			opts = append(opts, locker.TTL(k.times.long))
@@ -126,8 +126,8 @@ var lockQueueCases = []testCase{
 		})
 	}),
 	lockCase("Queue/PassedOver", needs{subscriber: true, describer: true}, func(k *lockKit) {
-		// The first in turn hears nothing just now, and the server knows: the second
-		// has the lock at once. The first keeps its place meanwhile.
+		// The first in turn hears nothing just now, and the server knows that: the second
+		// gets the lock at once. The first keeps its place meanwhile.
 		name := k.key("lock")
 		opts := []locker.Option{locker.TTL(k.times.long), k.patient()}
 		held := k.take(k.undisturbed().Mutex(name, opts...))

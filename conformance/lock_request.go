@@ -15,7 +15,7 @@ import (
 // lockRequestCases: a lock request that is lost, late, doubled or given up.
 var lockRequestCases = []testCase{
 	lockCase("Mutex/LostReply/Acquire", needs{}, func(k *lockKit) {
-		// The server has given the lock and the client does not hear of it. The
+		// The server has granted the lock and the client does not hear of it. The
 		// lock was free, so TryLock has to succeed.
 		k.modes(func(name string, opts ...locker.Option) {
 			for i, f := range []fault{cutReply, halfReply, cutRequest, silence} {
@@ -54,8 +54,8 @@ var lockRequestCases = []testCase{
 		}
 	}),
 	lockCase("Mutex/UnlockUnknown", needs{}, func(k *lockKit) {
-		// The network is down at Unlock: that is said, and the release is made when
-		// it is back.
+		// The network is down at Unlock: Unlock says so, and the lock is released when
+		// the network is back.
 		c := k.client()
 		k.warm(c)
 		name := k.key("lock")
@@ -120,7 +120,7 @@ var lockRequestCases = []testCase{
 		defer cancel()
 		g := k.later(ctx, c.Mutex(name, locker.Fenced(), locker.TTL(k.times.long), locker.AttemptTimeout(k.time.bound)))
 		k.refused(g, k.time.bound, "Lock whose request is on its way for ever")
-		// What follows on another connection comes first, on the same one after it.
+		// What follows arrives before the request on another connection, and after it on the same one.
 		k.eventually(k.time.short, func() bool {
 			return slices.ContainsFunc(k.wire.Requests(wire.Match{Arg: name}), func(r wire.Request) bool { return r.Replied })
 		})
@@ -183,7 +183,7 @@ var lockRequestCases = []testCase{
 				k.refused(g, k.times.prompt, "Lock whose ctx was cancelled")
 			}
 			k.waitEmpty("waiters that were cancelled", func(key string) bool {
-				// Which attempts are over is remembered for a while.
+				// The server remembers for a while which attempts are over.
 				return slices.Contains(own, key) || strings.HasPrefix(key, "__golocker:v:")
 			})
 			if n := k.inspect(name).Waiters; n != 0 {

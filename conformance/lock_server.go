@@ -26,7 +26,7 @@ var lockServerCases = []testCase{
 		k.free(k.key("lock"), "after it was refused")
 	}),
 	lockCase("Server/NoPerm/Subscribe", needs{realServer: true, subscriber: true}, func(k *lockKit) {
-		// A user that must not subscribe: it polls.
+		// A user that must not subscribe: its waiters poll.
 		as := k.user("on", "~*", "+@all", "-@pubsub")
 		c := k.clientOn(k.connector(as))
 		name := k.key("lock")
@@ -42,7 +42,7 @@ var lockServerCases = []testCase{
 		k.unlock(k.granted(g, 256*time.Millisecond+k.times.grant, "a waiter that must not subscribe"))
 	}),
 	lockCase("Server/ClientPause", needs{realServer: true}, func(k *lockKit) {
-		// The server stops to answer for a while. No lease is lost by that, and no
+		// The server stops answering for a while. No lease is lost by that, and no
 		// call outlives its ctx.
 		c := k.clientOn(k.connector(func(c *driver.Config) { c.Timeout = k.time.bound }))
 		k.warm(c)

@@ -40,7 +40,7 @@ var lockWakeUpCases = []testCase{
 		all.Wait()
 	}),
 	lockCase("WakeUp/LostMessage", needs{}, func(k *lockKit) {
-		// The lock becomes free and nobody tells. The poll finds it.
+		// The lock becomes free and nobody tells the waiter. Its poll finds out.
 		name := k.key("lock")
 		k.take(k.client().Mutex(name, locker.TTL(k.times.long)))
 		g := k.later(k.ctx, k.client().Mutex(name))
@@ -65,7 +65,7 @@ var lockWakeUpCases = []testCase{
 		k.unlock(k.granted(g, k.time.settle, "a waiter whose subscription was away for a while"))
 	}),
 	lockCase("WakeUp/BlackHole", needs{subscriber: true}, func(k *lockKit) {
-		// All connections are dead and nothing tells. The driver notices in time
+		// All connections are dead and nothing shows it. The driver notices in time
 		// and listens again.
 		if k.realTime() {
 			k.Skipf("this takes %v in real time", maxSilence)
@@ -73,7 +73,7 @@ var lockWakeUpCases = []testCase{
 		name := k.key("lock")
 		held := k.take(k.undisturbed().Mutex(name, locker.TTL(k.times.long)))
 		w := k.newWire()
-		// The core would notice, too, somewhat later, by a message to itself.
+		// Somewhat later the core would notice, too, by a message to itself.
 		w.On(wire.Match{Name: "PUBLISH", Times: -1}, wire.Answer("-NOPERM this user has no permissions to run the 'publish' command\r\n"))
 		g := k.later(k.ctx, k.clientVia(w).Mutex(name, k.patient()))
 		k.waiters(name, 1)
@@ -137,8 +137,8 @@ var lockWakeUpCases = []testCase{
 	}),
 }
 
-// patient makes a waiter that hardly tries again by itself: only to keep its place
-// in the queue, which is far more seldom than anything here may take.
+// patient makes a waiter that hardly tries again by itself. It does so only to keep its
+// place in the queue, at intervals far longer than anything here may take.
 func (k *lockKit) patient() locker.Option { return locker.Retry(locker.Constant(k.times.never)) }
 
 // A plainConnector makes Conns without optional interfaces.

@@ -64,8 +64,8 @@ var lockWatchdogCases = []testCase{
 		k.unlock(l)
 	}),
 	lockCase("Watchdog/ExtendUnknown", needs{}, func(k *lockKit) {
-		// Extend without a reply says so when its ctx ends. The lease is as long as
-		// it was, for all that is known, and goes on when the network is back.
+		// Extend without a reply says so when its ctx ends. As far as is known, the
+		// lease is as long as it was, and it goes on when the network is back.
 		c := k.client()
 		k.warm(c)
 		l := k.take(c.Mutex(k.key("lock"), locker.TTL(2*k.times.ttl)))
@@ -121,7 +121,7 @@ var lockWatchdogCases = []testCase{
 		quiet("with a renewal in flight")
 	}),
 	lockCase("Watchdog/Off", needs{}, func(k *lockKit) {
-		// Without renewal the lease ends by itself, here before it does there.
+		// Without renewal the lease ends by itself, here before it ends on the server.
 		c := k.client()
 		k.warm(c)
 		name := k.key("lock")

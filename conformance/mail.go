@@ -20,7 +20,7 @@ func (c mailConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	inside, ok := conn.(driver.Subscriber)
-	if !ok { // as Capabilities/Declared has told
+	if !ok { // which Capabilities/Declared has told already
 		_ = conn.Close()
 		return nil, errNoSubscriber
 	}

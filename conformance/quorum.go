@@ -18,7 +18,7 @@ import (
 // skipped, and so is everything on a real server and where [Harness.TCPOnly] is set.
 func Quorum(n int) Option { return func(o *options) { o.quorum = n } }
 
-// notOnQuorum says why a case, or all below that name, is not for a quorum.
+// notOnQuorum says why a case, or every case below that name, is not for a quorum.
 var notOnQuorum = map[string]string{
 	"Lock/Mutex/TwoCommands":              oneServer,
 	"Lock/Mutex/LateRequest":              oneFault,
@@ -102,9 +102,9 @@ func (s *server) addNodes(suite *suite, n int) error {
 // nodes are all servers of the case.
 func (s *server) nodes() []*server { return append([]*server{s}, s.others...) }
 
-// agreed is what a majority of nodes says: a number that is no larger than those of
-// a majority, a text that is equal on one, or a record that has the same id there, or
-// all that is in the lists of all.
+// agreed is what a majority of nodes says: a number that is no larger than the numbers of
+// a majority, a text that is equal on a majority, or a record that has the same id on a
+// majority; or all that is in the lists of all nodes.
 func agreed(replies []driver.Value) driver.Value {
 	need := len(replies)/2 + 1
 	var numbers []int64
@@ -138,13 +138,13 @@ func agreed(replies []driver.Value) driver.Value {
 }
 
 // A nodesConnector is what opens the clients of a case on a quorum. Only clientOn
-// knows that it is several.
+// knows that it stands for several connectors.
 type nodesConnector struct {
 	driver.Connector
 	nodes []driver.Connector
 }
 
-// connector is that of the kit, or on a quorum those of all nodes.
+// connector is the connector of the kit, or on a quorum those of all nodes.
 func (k *lockKit) connector(edit ...func(*driver.Config)) driver.Connector {
 	if k.o.quorum == 0 {
 		return k.kit.connector(edit...)
@@ -162,7 +162,7 @@ func (k *lockKit) connector(edit ...func(*driver.Config)) driver.Connector {
 	return c
 }
 
-// newClient makes a client of what connector gave.
+// newClient makes a client of what connector has returned.
 func (k *lockKit) newClient(c driver.Connector, opts []locker.ClientOption) (*locker.Client, error) {
 	if k.o.quorum == 0 {
 		return locker.New(c, opts...)
@@ -174,7 +174,7 @@ func (k *lockKit) newClient(c driver.Connector, opts []locker.ClientOption) (*lo
 	return locker.NewQuorum(q.nodes, append(opts, locker.QuorumConfig{Bootstrap: true, LongestTTL: 24 * time.Hour})...)
 }
 
-// bootstrap makes the nodes no new ones, on a way that no case sees.
+// bootstrap sees to it that the nodes are new no more, by a way to them that no case sees.
 func (k *lockKit) bootstrap() {
 	w := wire.New(k.server.dial)
 	defer w.Close()

@@ -48,7 +48,7 @@ func (k *lockKit) isLocked(m *locker.Mutex, by locker.Mode, when string) {
 	}
 }
 
-// readWriteShareCases: who holds the lock with whom, and what is seen of it.
+// readWriteShareCases: who holds the lock together with whom, and what others see of that.
 var readWriteShareCases = []testCase{
 	readWriteCase("Share", needs{}, func(k *lockKit) {
 		// Any number of readers, of one client or several. A writer has to wait for
@@ -128,7 +128,7 @@ var readWriteShareCases = []testCase{
 		k.free(name, "after the last Unlock")
 	}),
 	readWriteCase("Tokens", needs{}, func(k *lockKit) {
-		// A writer's token is larger than all before; readers get that of the last
+		// A writer's token is larger than all before; readers get the token of the last
 		// writer, whether they had to wait or not.
 		name := k.key("lock")
 		a, b := k.client(), k.client()
@@ -193,7 +193,7 @@ var readWriteShareCases = []testCase{
 		k.unlock(w)
 	}),
 	readWriteCase("ForceRelease", needs{}, func(k *lockKit) {
-		// It ends the leases of all readers, and who waits is told.
+		// It ends the leases of all readers, and waiters are told.
 		name := k.key("lock")
 		c := k.client()
 		var readers []*locker.Lease

@@ -42,8 +42,8 @@ var readWriteChangeCases = []testCase{
 		k.free(name, "after the last Unlock")
 	}),
 	readWriteCase("WriteReleasedWhileReading", needs{subscriber: true}, func(k *lockKit) {
-		// Who stops writing and goes on reading lets readers in at once. Its own
-		// read hold is renewed as before.
+		// An owner that stops writing and goes on reading lets readers in at once. Its
+		// own read hold is renewed as before.
 		name, owner := k.key("lock"), locker.NewOwner()
 		a, b := k.client(), k.client()
 		w := k.take(k.writing(a, name, locker.As(owner), locker.TTL(k.times.ttl)))
@@ -61,7 +61,7 @@ var readWriteChangeCases = []testCase{
 		k.unlock(k.granted(writer, k.times.grant, "the next writer"))
 	}),
 	readWriteCase("Downgrade", needs{}, func(k *lockKit) {
-		// There is no gap in which another writer could come in, and readers do.
+		// There is no gap in which another writer could come in, and readers come in.
 		name := k.key("lock")
 		a, b := k.client(), k.client()
 		w := k.take(k.writing(a, name))
@@ -134,8 +134,8 @@ var readWriteChangeCases = []testCase{
 		k.free(name, "after the last Unlock")
 	}),
 	readWriteCase("TwoUpgraders", needs{}, func(k *lockKit) {
-		// Each would wait for the other: the second is told so at once. When it has
-		// given up reading, the first writes.
+		// Each would wait for the other: the second is told so at once. When the second
+		// has given up reading, the first writes.
 		name := k.key("lock")
 		first, second := k.take(k.reading(k.client(), name)), k.take(k.reading(k.client(), name))
 		upgrade := k.upgrade(k.ctx, first)

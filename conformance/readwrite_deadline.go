@@ -59,8 +59,8 @@ var readWriteDeadlineCases = []testCase{
 		all.Wait()
 	}),
 	readWriteCase("CrashedReader", needs{}, func(k *lockKit) {
-		// It delays a writer by the rest of its own lease, though another reader's
-		// would have lasted for much longer, and no less.
+		// A reader that crashed delays a writer by the rest of its own lease, and no
+		// less, though another reader's lease would have lasted for much longer.
 		name := k.key("lock")
 		alive := k.take(k.reading(k.client(), name))
 		begun := time.Now()
@@ -75,7 +75,7 @@ var readWriteDeadlineCases = []testCase{
 		k.unlock(l)
 	}),
 	readWriteCase("Loss", needs{}, func(k *lockKit) {
-		// Readers and writers that are cut off learn of it before a conflicting
+		// Readers and writers that are cut off learn of the loss before a conflicting
 		// holder begins. Other readers keep the lock.
 		faults := map[string]func(*wire.Wire) (mend func()){
 			"nothing passes":    func(w *wire.Wire) func() { w.Partition(); return w.Heal },

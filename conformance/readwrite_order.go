@@ -13,8 +13,8 @@ import (
 // readWriteOrderCases: readers and writers are served in the order in which they came.
 var readWriteOrderCases = []testCase{
 	readWriteCase("Order", needs{subscriber: true}, func(k *lockKit) {
-		// Nobody overtakes: neither a reader a writer that waits, nor a newcomer
-		// those who wait.
+		// Nobody overtakes: a reader does not overtake a writer that waits, nor does a
+		// newcomer overtake those who wait.
 		name := k.key("lock")
 		a, b := k.client(), k.client()
 		line := []*locker.Mutex{
@@ -73,8 +73,8 @@ var readWriteOrderCases = []testCase{
 		k.unlock(k.granted(last, k.times.grant, "the writer behind the readers"))
 	}),
 	readWriteCase("NoStarvation", needs{}, func(k *lockKit) {
-		// Neither a stream of readers keeps a writer out, nor a stream of writers a
-		// reader: who waits does so for those who came before.
+		// A stream of readers does not keep a writer out, nor does a stream of writers
+		// keep a reader out: a waiter waits for those who came before it.
 		section := k.times.ttl / 100
 		for what, sides := range map[string][2]func(*locker.Client, string, ...locker.Option) *locker.Mutex{
 			"a writer among readers": {k.reading, k.writing},
@@ -103,7 +103,7 @@ var readWriteOrderCases = []testCase{
 			for range 5 {
 				n := passed.Load()
 				k.eventually(k.time.bound, func() bool { return passed.Load() > n+6 })
-				// Each of those before it uses what it is granted once it finds out.
+				// Each waiter before it uses the lock that it is granted once it finds out.
 				l := k.granted(k.later(k.ctx, one), 6*(section+k.pollTime())+k.times.grant+k.pollTime(), what)
 				k.unlock(l)
 			}

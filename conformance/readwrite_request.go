@@ -22,7 +22,7 @@ var readWriteRequestCases = []testCase{
 		}
 	}),
 	readWriteCase("LostReply", needs{}, func(k *lockKit) {
-		// The reply to a Lock or to an Unlock is lost. There is one hold, and none.
+		// The reply to a Lock is lost: there is one hold. Or the reply to an Unlock: there is none.
 		for i, broken := range []fault{cutReply, halfReply, cutRequest} {
 			c := k.client()
 			k.warm(c, locker.ForReading())
@@ -92,8 +92,8 @@ var readWriteRequestCases = []testCase{
 		k.free(name, "after Unlock")
 	}),
 	readWriteCase("DetachAttach", needs{}, func(k *lockKit) {
-		// A reader's and a writer's lease is taken up in the mode in which it was
-		// left; other readers are not concerned.
+		// A reader's lease, or a writer's, is taken up in the mode in which it was
+		// left; other readers are not affected.
 		for what, sides := range map[string][2]func(*locker.Client, string, ...locker.Option) *locker.Mutex{
 			"reading": {k.reading, k.writing}, "writing": {k.writing, k.reading},
 		} {

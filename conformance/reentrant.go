@@ -31,7 +31,7 @@ func reentrant(o locker.Owner, ttl time.Duration, more ...locker.Option) []locke
 // the last one is over.
 var reentrantHoldCases = []testCase{
 	reentrantCase("SameOwner", func(k *lockKit) {
-		// On one client the owner has the lock again without a request, for others
+		// On one client the owner gets the lock again without a request. For others
 		// it is locked.
 		c := k.client()
 		k.warm(c, locker.Reentrant())
@@ -60,7 +60,7 @@ var reentrantHoldCases = []testCase{
 				k.Errorf("TryLock of another owner on %s gave %v; want a *LockedError that names the owner", what, err)
 			}
 			if what == "this client" {
-				n++ // it had to ask
+				n++ // the client had to ask
 			}
 		}
 		k.unlock(outer)
@@ -106,7 +106,8 @@ var reentrantHoldCases = []testCase{
 		k.free(name, "after the last Unlock")
 	}),
 	reentrantCase("FreeAfterLastHold", func(k *lockKit) {
-		// In whatever order the holds are given up, and however often.
+		// The lock is free after the last hold, in whatever order the holds are given up,
+		// and however often.
 		a, b := k.client(), k.client()
 		for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}} {
 			name, owner := k.key("lock"), locker.NamedOwner("o")
@@ -131,7 +132,7 @@ var reentrantHoldCases = []testCase{
 	}),
 	reentrantCase("OwnDeadlines", func(k *lockKit) {
 		// A hold that is not renewed runs out, whatever other holds its owner has,
-		// and they do not run out with it.
+		// and those do not run out with it.
 		name, owner := k.key("lock"), locker.NamedOwner("o")
 		long := k.take(k.client(locker.Label("long")).Mutex(name, reentrant(owner, k.times.long)...))
 		deadline := long.Deadline()

@@ -8,7 +8,7 @@ import (
 	"github.com/golocker/golocker/locker"
 )
 
-// reentrantNestedCases: what is taken under a lease, and what cannot be.
+// reentrantNestedCases: what can be taken under a lease, and what cannot.
 var reentrantNestedCases = []testCase{
 	reentrantCase("Do", func(k *lockKit) {
 		// Work under the lock calls what takes the same lock. That costs nothing,
@@ -60,8 +60,8 @@ var reentrantNestedCases = []testCase{
 		}
 	}),
 	reentrantCase("Nested", func(k *lockKit) {
-		// To wait for a lease that one's own context carries would never end. It is
-		// said at once, and nothing is left of it.
+		// A wait for a lease that one's own context carries would never end. The caller
+		// is told so at once, and nothing is left of the attempt.
 		c := k.client()
 		type options = []locker.Option
 		outer, inner := locker.As(locker.NamedOwner("outer")), locker.As(locker.NamedOwner("inner"))
@@ -101,8 +101,8 @@ var reentrantNestedCases = []testCase{
 		}
 	}),
 	reentrantCase("KindMismatch", func(k *lockKit) {
-		// On one name all kinds exclude each other: who has expected another kind
-		// is told at once, and does not disturb the holder.
+		// On one name all kinds exclude each other: a caller that expected another kind
+		// is told so at once, and does not disturb the holder.
 		c := k.client()
 		kinds := map[string][]locker.Option{
 			"mutex":           {locker.Fenced()},

@@ -13,7 +13,7 @@ import (
 // up, and a hold that goes to another process.
 var reentrantRequestCases = []testCase{
 	reentrantCase("LostReply", func(k *lockKit) {
-		// However often it was asked for, there is one hold.
+		// However often a hold was asked for, there is one hold.
 		job := locker.NamedOwner("job")
 		for i, f := range []fault{cutReply, halfReply, cutRequest, silence} {
 			c := k.client(locker.AttemptTimeout(2 * k.time.reply))
@@ -64,8 +64,8 @@ var reentrantRequestCases = []testCase{
 		k.free(name, "after Unlock")
 	}),
 	reentrantCase("GivenUp", func(k *lockKit) {
-		// The reply never comes, until the caller gives up. Its hold is ended and
-		// its owner's other one is not. A request that arrives later takes nothing.
+		// The reply never comes, and the caller gives up. The caller's hold is ended, and its
+		// owner's other hold is not. A request that arrives later takes nothing.
 		job := locker.NamedOwner("job")
 		for what, action := range map[string]wire.Action{"silence": wire.Silence, "late request": wire.HoldRequest} {
 			c := k.client()
@@ -78,7 +78,7 @@ var reentrantRequestCases = []testCase{
 			g := k.later(ctx, c.Mutex(name, reentrant(job, k.times.long, locker.AttemptTimeout(k.time.bound))...))
 			k.refused(g, k.time.bound, "Lock whose reply never comes")
 			k.await(rule.Happened(), k.time.bound, "the request has not passed the wire")
-			// On another connection the giving up comes first, on the same one after.
+			// The giving up arrives before the request on another connection, and after it on the same one.
 			k.eventually(k.time.short, func() bool {
 				return slices.ContainsFunc(k.wire.Requests(wire.Match{Arg: name}), func(r wire.Request) bool { return r.Replied && r.Passed })
 			})
@@ -95,8 +95,8 @@ var reentrantRequestCases = []testCase{
 		}
 	}),
 	reentrantCase("DetachAttach", func(k *lockKit) {
-		// A lease that was re-entered is detached by itself: its owner keeps the
-		// others, and has a further one where it is taken up.
+		// A lease that was re-entered is detached alone: its owner keeps the other
+		// leases, and has a further one where the detached lease is taken up.
 		name, job := k.key("lock"), locker.NamedOwner("job")
 		m := k.undisturbed().Mutex(name, reentrant(job, k.times.ttl)...)
 		outer, inner := k.take(m), k.take(m)

@@ -21,7 +21,7 @@ import (
 type testCase struct {
 	name  string
 	needs needs
-	lock  bool // about locks, and not the contract
+	lock  bool // it is about locks, and not about the contract of drivers
 	run   func(*kit)
 }
 
@@ -36,8 +36,8 @@ type suite struct {
 	o options
 
 	checked  bool // that there is anything to test; see suite.barred
-	over     bar  // to all cases
-	panicked bar  // to those about locks
+	over     bar  // for all cases
+	panicked bar  // for the cases about locks
 
 	mu sync.Mutex // guards over and panicked
 }
@@ -59,8 +59,8 @@ func (s *suite) bar(b *bar, format string, args ...any) string {
 }
 
 // barred tells why a case does not run, and whether nobody has been told that yet. The
-// first case of a run finds out whether there is anything to test, also where it is
-// another one that has been selected.
+// first of all cases finds out whether there is anything to test, and is run even where
+// only other cases have been selected.
 func (s *suite) barred(t *testing.T, c testCase) (why string, news bool) {
 	if first := capabilityCases[0]; !s.checked && c.name != first.name {
 		s.guard(t, newKit(s, first))
@@ -77,7 +77,7 @@ func (s *suite) barred(t *testing.T, c testCase) (why string, news bool) {
 	return b.why, news
 }
 
-// tell notes that a case has failed by what bars others.
+// tell notes that a case has failed because of what bars others.
 func (s *suite) tell() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +122,8 @@ func (s *suite) validate() error {
 	return nil
 }
 
-// askServer returns an error if the server does not answer: each case would wait for it, and
-// say so.
+// askServer returns an error if the server does not answer. Otherwise each case would wait for the
+// server, and say so.
 func (s *suite) askServer() error {
 	srv, err := startServer(s, "", new(atomic.Int64))
 	if err != nil {
@@ -195,8 +195,8 @@ func (s *suite) missing(c testCase) string {
 	return ""
 }
 
-// hardLimit returns the real time after which a case is given up: the longest takes a few
-// seconds of a processor, which a busy machine may not have for long.
+// hardLimit returns the real time after which a case is given up. The longest case takes a few
+// seconds of a processor, which a busy machine may take long to give it.
 func (s *suite) hardLimit() time.Duration {
 	if s.realTime() {
 		return 3 * time.Minute
@@ -205,12 +205,12 @@ func (s *suite) hardLimit() time.Duration {
 }
 
 // standstill is the real time for which nothing may happen in a bubble: its clock does not
-// move, and nothing is said to a server. It is counted in looks, of which a process that
-// gets no processor has fewer.
+// move, and nothing is said to a server. It is counted in looks, since a process that gets no
+// processor takes fewer of them.
 const standstill, look = 10 * time.Second, 100 * time.Millisecond
 
-// farewell is how long before the end of go test's time a case is given up. Of a run that go test
-// ends itself it shows nothing but goroutines.
+// farewell is how long before the end of go test's time a case is given up. If go test itself ends
+// a run, it shows nothing of it but goroutines.
 const farewell = 3 * time.Second
 
 // watch waits for the end of a case, and gives it up when it takes too long.
@@ -261,9 +261,9 @@ func (s *suite) watch(t *testing.T, k *kit, done <-chan struct{}) {
 // suite's own tests, whose driver has no pools, switch it off to be fast.
 var emptyPools = true
 
-// meetResolver has package net make what it looks up names with, if nobody has. A part of that is a
-// channel, which would belong to the bubble of the first case whose client looks up a name, be it the
-// path of a socket, and end the program in the next.
+// meetResolver has package net make what it looks up names with, unless that is done already. A part of
+// that is a channel. It would belong to the bubble of the first case whose client looks up a name, be it
+// the path of a socket, and would end the program in the next case.
 var meetResolver = sync.OnceFunc(func() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -364,7 +364,7 @@ func bubbleID() string {
 }
 
 // stacks returns the goroutines of the case's bubble, the suite's own left out. Outside of a bubble
-// nobody knows whose a goroutine is: those in which the suite has made a call.
+// nobody knows whose a goroutine is: there it returns those in which the suite has made a call.
 func (k *kit) stacks() string {
 	bubble, _ := k.bubble.Load().(string)
 	buf := make([]byte, 4<<20)

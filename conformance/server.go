@@ -26,7 +26,7 @@ type server struct {
 	others             []*server // the further nodes of a quorum
 	moved              *atomic.Int64
 
-	ending sync.Mutex // guards that memory is not dialled while it closes, nor after
+	ending sync.Mutex // sees to it that memory is not dialled while it closes, nor after
 	ended  bool
 
 	mu   sync.Mutex
@@ -146,7 +146,7 @@ func (s *server) close(keys []string) {
 }
 
 // direct asks the server itself and ends the case if it does not answer. An
-// error reply is a value. On a quorum it asks every node, and says what a majority does.
+// error reply is a value. On a quorum it asks every node, and returns what a majority says.
 func (k *kit) direct(args ...string) driver.Value {
 	var replies []driver.Value
 	for _, node := range k.server.nodes() {

@@ -15,13 +15,13 @@ import (
 // waits until its deadline or the end of its connection, and nothing of it arrives.
 type stall struct {
 	edit func(*driver.Config) // makes a Config dial connections that can stall
-	key  string               // of the commands that it begins with
-	due  atomic.Bool          // it begins with the next of them
+	key  string               // of the commands at which the stall can begin
+	due  atomic.Bool          // it begins at the next of them
 	on   atomic.Bool
 }
 
-// begin has the peer read nothing from the next command on. What comes before that, as the handshake
-// does where a call makes a connection of its own, it reads: that call has not written its command yet.
+// begin has the peer read nothing from the next command on. The peer does read what comes before that,
+// such as the handshake where a call makes a connection of its own: that call has not written its command yet.
 func (s *stall) begin() { s.due.Store(true) }
 
 func (s *stall) end() {
@@ -36,8 +36,8 @@ func (s *stall) stops(p []byte) bool {
 	return s.on.Load()
 }
 
-// stall makes one. A socket has buffers that take what a case writes, so that it is for
-// bubbles only.
+// stall makes a stall. A socket has buffers that take what a case writes, so that stalls are
+// for bubbles only.
 func (k *kit) stall() *stall {
 	if k.realTime() {
 		k.Skipf("the buffers of a socket take what is written here; a connection in memory has none")
@@ -50,7 +50,7 @@ func (k *kit) stall() *stall {
 	return s
 }
 
-// dialing makes a Config dial connections with something around them.
+// dialing makes a Config dial connections that are wrapped by wrap.
 func dialing(wrap func(net.Conn) net.Conn) func(*driver.Config) {
 	return func(cfg *driver.Config) {
 		dial := cfg.Dial
@@ -93,8 +93,8 @@ func (c *stallConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A failingConn passes on what is written and says that nothing was, once while it is on, of a
-// command with the key: as may be through a tunnel, or where a client writes for several callers at once.
+// A failingConn, while it is on, once passes on the write of a command with the key and says that nothing
+// was written. That can happen through a tunnel, or where a client writes for several callers at once.
 type failingConn struct {
 	net.Conn
 	key string

@@ -109,7 +109,7 @@ func (k *kit) gap(sub driver.Subscription, within time.Duration) {
 	}
 }
 
-// restored waits for ErrGap, when each of the channels has to be subscribed again.
+// restored waits for ErrGap. By then each of the channels has to be subscribed again.
 func (k *kit) restored(sub driver.Subscription, within time.Duration, names ...string) {
 	k.gap(sub, within)
 	for _, name := range names {
@@ -151,7 +151,7 @@ func (k *kit) delivers(sub driver.Subscription, names ...string) {
 			case errors.Is(err, driver.ErrClosed):
 				k.Fatalf("Receive gave %v; want the message to %q", err, name)
 			}
-			time.Sleep(k.time.pause) // what comes at once, but is not it, would stop a bubble's clock
+			time.Sleep(k.time.pause) // other messages that come at once would stop a bubble's clock
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (k *kit) flood(name string, n int) {
 // allOrGap receives the n messages of a flood: each is there, or a gap says that some are not.
 func (k *kit) allOrGap(sub driver.Subscription, n int) {
 	next, gap := 0, false
-	within := k.time.settle // and after a gap, which may cover the rest, less
+	within := k.time.settle // less after a gap, which may cover the rest
 	for next < n {
 		m, err := k.next(sub, within)
 		switch {

@@ -8,8 +8,8 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// user makes a user on the server, which is deleted at the end, and returns what
-// makes a Config use it. On miniredis it may do everything.
+// user makes a user on the server, which is deleted at the end, and returns a function
+// that makes a Config use it. On miniredis that user may do everything.
 func (k *kit) user(rules ...string) func(*driver.Config) {
 	name, password := "conformance-"+strings.ToLower(rand.Text()[:8]), rand.Text()
 	edit := func(c *driver.Config) { c.Username, c.Password = name, driver.Secret(password) }

@@ -90,7 +90,7 @@ func (c *conn) write(to net.Conn, q *queue, on way) {
 	}
 }
 
-// wait waits until it may be sent; it reports false when the connection is dead.
+// wait waits until the item may be sent. It reports false when the connection is dead.
 func (c *conn) wait(it item, on way) bool {
 	if it.gate != nil {
 		select {

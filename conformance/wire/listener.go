@@ -51,7 +51,7 @@ func (l *listener) pause(pause bool) {
 		port := l.ln.Addr().(*net.TCPAddr).Port
 		_ = l.ln.Close()
 		l.ln = nil
-		// Else clients would find whoever is given it next: another server.
+		// Otherwise clients would find whoever is given the port next: another server.
 		r, err := reserve(port)
 		if err != nil {
 			l.broken("cannot keep the port", err)

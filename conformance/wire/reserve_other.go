@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// A reserved port is one that this process listens on again. Others may be given it meanwhile.
+// A reserved port is one that this process will listen on again. Others may be given it meanwhile.
 type reserved struct{ port int }
 
 func reserve(port int) (reserved, error) { return reserved{port}, nil }

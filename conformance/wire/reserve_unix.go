@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A reserved port is bound, so that nobody else is given it, and not listened on: dials are refused.
+// A reserved port is bound, so that nobody else is given it, but not listened on: dials are refused.
 type reserved struct{ socket *os.File }
 
 // reserve takes a port of the loopback interface on which this process has listened.
@@ -25,7 +25,8 @@ func reserve(port int) (reserved, error) {
 		return reserved{}, err
 	}
 	r := reserved{os.NewFile(uintptr(fd), "reserved")}
-	// The port's connections are there still, and others could bind as this socket does.
+	// The option is needed since the port's connections still exist. While it is on, others could bind as
+	// this socket does.
 	_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
 	if err := bind(fd, port); err != nil {
 		r.release()
@@ -35,8 +36,8 @@ func reserve(port int) (reserved, error) {
 	return r, nil
 }
 
-// bind waits for children that have not come to their program yet: they have what was open
-// here when they were made, and listen still.
+// bind waits for children that have not started their program yet: they have inherited what was
+// open here when they were forked, and still listen.
 func bind(fd, port int) error {
 	for begun := time.Now(); ; time.Sleep(100 * time.Microsecond) {
 		err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
@@ -46,7 +47,7 @@ func bind(fd, port int) error {
 	}
 }
 
-// listen listens on the port. It is not free for a moment in between.
+// listen listens on the port. The port is not free for a moment in between.
 func (r reserved) listen() (net.Listener, error) {
 	defer r.release()
 	fd := int(r.socket.Fd())

@@ -80,7 +80,7 @@ func (w *Wire) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return client, nil
 }
 
-// admit counts a dial and lets it pass, wait or fail. It returns how often connections
+// admit counts a dial and lets it pass, wait or fail. It returns how often all connections
 // have been killed before.
 func (w *Wire) admit(ctx context.Context) (kills int, err error) {
 	w.mu.Lock()
@@ -114,9 +114,9 @@ func (w *Wire) admit(ctx context.Context) (kills int, err error) {
 	}
 }
 
-// connect starts to pass on what comes from client and server. It takes both
-// over, also when it fails. A dial that was under way when all connections were killed,
-// or dials refused, comes too late.
+// connect starts to pass on what comes from client and server. It takes both over, even
+// when it fails. A dial that was under way when all connections were killed, or when dials
+// were refused, comes too late.
 func (w *Wire) connect(client, server net.Conn, kills int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
