@@ -160,7 +160,7 @@ func New(opts ...Option) (locker.Observer, error) {
 }
 
 // failed tells whether a call has an error to show. That somebody else has the lock is what locks
-// are for, whether the call has waited or not, and the caller's own end no fault of the lock.
+// are for, whether the call has waited or not; and an end by the caller itself is no fault of the lock.
 func failed(e locker.LockEnd) bool {
 	switch e.Outcome() {
 	case "acquired", "locked", "timeout", "canceled":

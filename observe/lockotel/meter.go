@@ -11,9 +11,9 @@ import (
 	"github.com/golocker/golocker/locker"
 )
 
-// A meter is the instruments.
+// A meter holds the instruments.
 type meter struct {
-	name func(string) string // nil if metrics do not have it
+	name func(string) string // nil if metrics do not have the lock's name
 
 	wait, hold, holdLeft                  metric.Float64Histogram
 	renewalTook, renewalLate, renewalLeft metric.Float64Histogram
@@ -60,7 +60,7 @@ func newMeter(from metric.Meter, name func(string) string) (*meter, error) {
 	return m, errors.Join(errs...)
 }
 
-// with are the attributes of an event about a lock.
+// with returns the attributes of an event about a lock.
 func (m *meter) with(i locker.LockInfo, more ...attribute.KeyValue) metric.MeasurementOption {
 	list := append(make([]attribute.KeyValue, 0, 8), redisSystem, modeKey.String(string(i.Mode)))
 	if m.name != nil {
@@ -109,7 +109,7 @@ func (m *meter) renewal(e locker.Renewal) {
 	}
 	m.renewalTook.Record(ctx, e.Took.Seconds(), took)
 	m.renewalLate.Record(ctx, e.Late.Seconds(), with)
-	if e.Err == nil { // otherwise it says nothing of the margin: a refusal may come early
+	if e.Err == nil { // otherwise Left says nothing of the margin: a refusal may come early
 		m.renewalLeft.Record(ctx, ratio(e.Left.Seconds(), e.TTL.Seconds()), with)
 	}
 }

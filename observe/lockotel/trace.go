@@ -14,17 +14,17 @@ import (
 
 type tracer struct {
 	trace.Tracer
-	name func(string) string // nil if spans do not have it
+	name func(string) string // nil if spans do not have the lock's name
 }
 
-// A call is what a tracer keeps in the context of a call that takes a lock. What the context
-// itself says is no span of this tracer where an observer after it has made one of its own.
+// A call is what a tracer keeps in the context of a call that takes a lock. The span that the
+// context itself has is not this tracer's where an observer after it has made one of its own.
 type call struct {
 	span   trace.Span
 	caller trace.SpanContext // the lease's span will belong to it, too
 }
 
-// callKey is where the context has the call, for each tracer by itself.
+// callKey is the key under which the context has the call; each tracer has a key of its own.
 type callKey struct{ of *tracer }
 
 func (t *tracer) attributes(i locker.LockInfo) []attribute.KeyValue {

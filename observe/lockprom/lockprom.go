@@ -48,7 +48,7 @@ import (
 // which prometheus.WrapRegistererWith tells apart by a label. Unregister the Metrics of a
 // client that was closed before the program ends: what they said last stays.
 type Metrics struct {
-	names *names   // nil without that label
+	names *names   // nil without the label lock
 	begun sync.Map // the labels of locks whose counters exist
 
 	wait, hold, holdLeft                   *prometheus.HistogramVec
@@ -148,7 +148,7 @@ func (m *Metrics) Observer() locker.Observer {
 	}
 }
 
-// labels are those of an event about a lock.
+// labels returns the values of the labels for an event about a lock.
 func (m *Metrics) labels(i locker.LockInfo) []string {
 	values := make([]string, 0, 4)
 	if m.names != nil {
@@ -164,9 +164,9 @@ func (m *Metrics) lockStart(ctx context.Context, e locker.LockStart) context.Con
 	return ctx
 }
 
-// begin has the counters of rare events count from 0. One that came into being with the
-// first event would show no increase by it, so that no alert would hear of the first loss.
-// New does so where it can, as the first loss may come before the first scrape after a call.
+// begin has the counters of rare events count from 0. A counter that came into being with the
+// first event would show no increase by that event, so that no alert would hear of the first loss.
+// New calls begin where it can, as the first loss may come before the first scrape after a call.
 func (m *Metrics) begin(labels []string) {
 	if _, done := m.begun.LoadOrStore(strings.Join(labels, "\x00"), true); done {
 		return
@@ -212,7 +212,7 @@ func (m *Metrics) renewal(e locker.Renewal) {
 	m.renewals.WithLabelValues(append(labels, result)...).Inc()
 	m.renewalTook.WithLabelValues(labels...).Observe(e.Took.Seconds())
 	m.renewalLate.WithLabelValues(labels...).Observe(e.Late.Seconds())
-	if e.Err == nil { // otherwise it says nothing of the margin: a refusal may come early
+	if e.Err == nil { // otherwise Left says nothing of the margin: a refusal may come early
 		m.renewalLeft.WithLabelValues(labels...).Observe(ratio(e.Left.Seconds(), e.TTL.Seconds()))
 	}
 }
