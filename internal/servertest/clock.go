@@ -15,7 +15,7 @@ type Clock struct {
 	shim string
 }
 
-// NewClock returns a clock that is right. It takes Linux and a C compiler (cc, or the
+// NewClock returns a clock that is right. It needs Linux and a C compiler (cc, or the
 // one that CC names); without them the test is skipped, or fails on a Linux whose
 // environment has REQUIRE_REDIS=1.
 func NewClock(tb testing.TB) *Clock {

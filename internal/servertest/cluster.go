@@ -20,7 +20,7 @@ const SlotCount = 16384
 type ClusterNodes struct {
 	// Nodes are the masters, at first. Each has an equal share of the slots, in order.
 	Nodes []*Server
-	// Replicas are those of the masters, at first, in the same order; or there are none.
+	// Replicas are the masters' replicas, at first, in the same order; or there are none.
 	Replicas []*Server
 
 	tb testing.TB
@@ -39,8 +39,8 @@ func Cluster(tb testing.TB, masters int, opts ...Option) *ClusterNodes {
 	return c
 }
 
-// ReplicatedCluster is [Cluster] with one replica for each master, which takes its
-// master's place when the others have not heard of that for the cluster-node-timeout,
+// ReplicatedCluster is [Cluster] with one replica for each master. The replica takes its
+// master's place when the others have not heard of the master for the cluster-node-timeout,
 // by default 15 seconds.
 func ReplicatedCluster(tb testing.TB, masters int, opts ...Option) *ClusterNodes {
 	tb.Helper()
@@ -119,9 +119,9 @@ func (c *ClusterNodes) join() error {
 	})
 }
 
-// meetAgain is when nodes that do not agree yet are made known to each other once more. The node that one meets
-// forgets it where they have not come to know each other within the cluster-node-timeout, or a second if that
-// is shorter; the one that has met does not learn of that, and does not try again.
+// meetAgain is after how long nodes that do not agree yet are made known to each other once more. A node that
+// another one has met forgets it where the two have not come to know each other within the cluster-node-timeout,
+// or a second if that is shorter. The other one does not learn of that, and does not try again.
 const meetAgain = 5 * time.Second
 
 // Servers returns the masters and the replicas.
@@ -167,7 +167,7 @@ func (c *ClusterNodes) AwaitComplete(ctx context.Context) error {
 	})
 }
 
-// liveReplicas counts the replicas in a reply to CLUSTER NODES that nobody takes for dead.
+// liveReplicas counts, in a reply to CLUSTER NODES, the replicas that nobody takes for dead.
 func liveReplicas(nodes string) int {
 	n := 0
 	for line := range strings.Lines(nodes) {
@@ -202,7 +202,7 @@ func (c *ClusterNodes) ok() error {
 				return fmt.Errorf("servertest: cluster node %s does not say %q but:\n%s", node.Addr, line, info)
 			}
 		}
-		// What a node publishes does not reach those that it has no link to yet.
+		// What a node publishes does not reach the nodes that it has no link to yet.
 		nodes, err := node.text("CLUSTER", "NODES")
 		if err != nil {
 			return err

@@ -70,7 +70,7 @@ func (s *Server) directives() []directive {
 	}
 	config = append(config, directive{"save", ""}, directive{"appendonly", "no"},
 		directive{"repl-diskless-sync-delay", "0"},
-		// Else a server that once was a replica would find its data again.
+		// Otherwise a server that once was a replica would find its data again.
 		directive{"rdb-del-sync-files", "yes"})
 	if s.kind == kindCluster {
 		config = append(config, s.clusterDirectives()...)

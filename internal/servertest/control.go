@@ -20,7 +20,7 @@ const ControlUser = "servertest"
 // of the server; each command is sent at most once.
 type control struct {
 	socket string
-	auth   []string // the command that says who it is; empty if nobody asks
+	auth   []string // the command that authenticates the connection; empty if nobody asks
 
 	mu   sync.Mutex
 	conn *net.UnixConn // nil when there is none
@@ -28,7 +28,7 @@ type control struct {
 }
 
 // do sends a command and returns the reply, which is a ReplyError where the
-// server replied one, or the error that kept it from being read.
+// server replied one, or the error that kept the reply from being read.
 func (c *control) do(timeout time.Duration, args ...string) (any, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

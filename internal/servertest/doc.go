@@ -22,8 +22,9 @@
 //
 // The program is the one that REDIS_SERVER names, else redis-server, else
 // valkey-server from PATH; version 6.0 or later. Where there is none, the test is
-// skipped, or fails if the environment has REQUIRE_REDIS=1. A Cluster needs 7.0, and
-// what needs it is skipped before; so is what calls [SkipBefore].
+// skipped, or fails if the environment has REQUIRE_REDIS=1. A Cluster needs 7.0, and a
+// test of one is skipped before that; so is a test that calls [SkipBefore], before the
+// version that it names.
 //
 // # Goroutines
 //

@@ -15,7 +15,7 @@ import (
 const MasterName = "mymaster"
 
 // SentinelNodes is a running primary with one replica, watched by three
-// Sentinels. They take a server for down that has been silent for half a second.
+// Sentinels. They take a server that has been silent for half a second to be down.
 type SentinelNodes struct {
 	// Data are the two servers that keep data, at first the primary first.
 	Data []*Server
@@ -57,15 +57,15 @@ func Sentinel(tb testing.TB, opts ...Option) *SentinelNodes {
 	if err := s.await(s.complete); err != nil {
 		tb.Fatal(err)
 	}
-	// A Sentinel makes a server that claims to be the master for four of these
-	// periods follow the one it believes in. A failover must be over by then, and
-	// it takes more than a second.
+	// When a server has claimed to be the master for four of these periods, a
+	// Sentinel makes it follow the master that the Sentinel believes in. A failover
+	// must be over by then, and it takes more than a second.
 	s.hurry("1000")
 	return s
 }
 
 // hurry makes the Sentinels look around more often, and introduce themselves to
-// each other every so many milliseconds instead of every two seconds. A Sentinel
+// each other every publish milliseconds instead of every two seconds. A Sentinel
 // older than 7.0 cannot do that, and takes longer.
 func (s *SentinelNodes) hurry(publish string) {
 	for _, sentinel := range s.Sentinels {
@@ -97,7 +97,7 @@ func (s *SentinelNodes) MasterOtherThan(old *Server) *Server {
 	return master
 }
 
-// AwaitMaster is [SentinelNodes.MasterOtherThan] for those who cannot end the test.
+// AwaitMaster is [SentinelNodes.MasterOtherThan] for callers that cannot end the test.
 func (s *SentinelNodes) AwaitMaster(ctx context.Context, old *Server) (*Server, error) {
 	var master *Server
 	err := Await(ctx, func() error {
@@ -118,8 +118,8 @@ func (s *SentinelNodes) AwaitMaster(ctx context.Context, old *Server) (*Server, 
 // follows, so that there can be a failover.
 func (s *SentinelNodes) AwaitComplete(ctx context.Context) error { return Await(ctx, s.complete) }
 
-// Failover makes the Sentinels turn the replica into the master and returns it, when
-// the old master has become its replica and takes no more writes, which would be lost.
+// Failover makes the Sentinels turn the replica into the master. It returns the new master when
+// the old one has become its replica and takes no more writes, which would be lost.
 func (s *SentinelNodes) Failover() *Server {
 	s.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*agreeTimeout)
@@ -131,7 +131,7 @@ func (s *SentinelNodes) Failover() *Server {
 	return master
 }
 
-// Promote is [SentinelNodes.Failover] for those who cannot end the test.
+// Promote is [SentinelNodes.Failover] for callers that cannot end the test.
 func (s *SentinelNodes) Promote(ctx context.Context) (*Server, error) {
 	old, err := s.AwaitMaster(ctx, nil)
 	if err != nil {
@@ -141,8 +141,8 @@ func (s *SentinelNodes) Promote(ctx context.Context) (*Server, error) {
 		return nil, err
 	}
 	err = Await(ctx, func() error {
-		// In one reply, or there may be a failover between two, and the next one
-		// leads back to where it was.
+		// All in one reply. Otherwise there may be a failover between two replies, and
+		// the next failover leads back to where it was.
 		reply, err := s.Sentinels[0].Do("SENTINEL", "MASTER", MasterName)
 		if err != nil {
 			return err
@@ -153,7 +153,7 @@ func (s *SentinelNodes) Promote(ctx context.Context) (*Server, error) {
 		if err := fieldsAre(reply, "flags", "master"); err != nil {
 			return fmt.Errorf("servertest: sentinel %s about the master: %w", s.Sentinels[0].Addr, err)
 		}
-		// Refused until the replica follows.
+		// The command is refused until the replica follows.
 		if _, err := s.Sentinels[0].Do("SENTINEL", "FAILOVER", MasterName); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (s *SentinelNodes) Promote(ctx context.Context) (*Server, error) {
 	return master, Await(ctx, func() error { return old.InfoSays("replication", "role:slave") })
 }
 
-// agreed returns the master by the word of all Sentinels that run.
+// agreed returns the master that all running Sentinels name.
 func (s *SentinelNodes) agreed() (*Server, error) {
 	var addr string
 	for _, sentinel := range s.Sentinels {

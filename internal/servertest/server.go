@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// A Server is one server process. Its methods may be called from any goroutine;
-// what goes wrong in those that return no error fails the test.
+// A Server is one server process. Its methods may be called from any goroutine.
+// Whatever goes wrong in a method that returns no error fails the test.
 type Server struct {
 	// Addr is the host and port that clients connect to.
 	Addr string
@@ -108,7 +108,7 @@ func newServer(tb testing.TB, k kind, set *settings) *Server {
 		dir:      dir,
 	}
 	s.control.socket, s.control.auth = s.Socket, []string{"AUTH", ControlUser, "any"}
-	if k == kindSentinel && v.before(version{6, 2}) { // which knows no users
+	if k == kindSentinel && v.before(version{6, 2}) { // such a Sentinel knows no users
 		s.control.auth = set.sentinelAuth()
 	}
 	tb.Cleanup(func() {
@@ -224,8 +224,8 @@ func (s *Server) Restart() {
 	s.RestartWith()
 }
 
-// RestartWith is [Server.Restart] with options on top of those that the server has
-// got, for this once. Of the options, [Config] and [Persist] are heeded.
+// RestartWith is [Server.Restart] with options on top of those that the server has,
+// for this once. Of the options, [Config] and [Persist] are heeded.
 func (s *Server) RestartWith(opts ...Option) {
 	s.tb.Helper()
 	s.stop()

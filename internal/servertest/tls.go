@@ -17,7 +17,7 @@ import (
 )
 
 // Certs are a certificate authority and what it issued, as PEM files that are
-// deleted when the test ends. They are valid for a day, but for their Flaws.
+// deleted when the test ends. They are valid for a day, except for their Flaws.
 type Certs struct {
 	// CAFile is the authority's certificate.
 	CAFile string
@@ -36,7 +36,7 @@ type Flaw int
 const (
 	// OtherHost is a server certificate for elsewhere.example alone.
 	OtherHost Flaw = iota + 1
-	// Expired certificates have run out an hour ago, that of the authority not.
+	// Expired certificates have run out an hour ago; the authority's own has not.
 	Expired
 )
 

@@ -19,7 +19,7 @@ type User struct {
 	Rules []string
 }
 
-// LocksUser returns the user that docs/servers.md tells to create: it may do what locks
+// LocksUser returns the user that docs/servers.md says to create: it may do what locks
 // need, on locks whose names begin with "orders:", and no more.
 func LocksUser(tb testing.TB) User {
 	tb.Helper()

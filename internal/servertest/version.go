@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// A version is that of a Redis or Valkey server: major and minor.
+// A version is the version of a Redis or Valkey server: major and minor.
 type version [2]int
 
-// channelRules is the first version whose ACL knows channels. Before, every user may use all.
+// channelRules is the first version whose ACL knows channels. Before that, every user may use all channels.
 var channelRules = version{6, 2}
 
 func (v version) before(other version) bool { return slices.Compare(v[:], other[:]) < 0 }
@@ -59,8 +59,8 @@ func Before(tb testing.TB, major, minor int) bool {
 	return v.before(version{major, minor})
 }
 
-// SkipBefore skips the test if the server program is older than that version, as it has
-// not got what the test needs.
+// SkipBefore skips the test if the server program is older than that version, and so lacks
+// what the test needs.
 func SkipBefore(tb testing.TB, major, minor int, needed string) {
 	tb.Helper()
 	if Before(tb, major, minor) {
@@ -69,7 +69,7 @@ func SkipBefore(tb testing.TB, major, minor int, needed string) {
 }
 
 // Rules returns rules of ACL SETUSER as the server program understands them: before 6.2
-// without those for channels, which it refuses.
+// without the rules for channels, which it refuses.
 func Rules(tb testing.TB, rules ...string) []string {
 	tb.Helper()
 	v, err := programVersion(Require(tb))
@@ -99,8 +99,8 @@ func (v version) understood(config []directive) []directive {
 	return config
 }
 
-// sentinelAuth is how to say to a Sentinel of that configuration, which knows no users, who
-// one is: nothing, where it has no password.
+// sentinelAuth returns the command that authenticates a client to a Sentinel of that
+// configuration, which knows no users: none, where the Sentinel has no password.
 func (s *settings) sentinelAuth() []string {
 	for _, d := range slices.Backward(s.sentinels) {
 		if d[0] == "requirepass" {
