@@ -10,8 +10,8 @@ import (
 	"github.com/golocker/golocker/locker/driver"
 )
 
-// lateWakeUp is how long a released lock stays nobody's where the message of the release has not
-// arrived: a waiter asks again after three quarters of a second at the earliest.
+// lateWakeUp is from when on a hand-over is taken for one whose message has not arrived: a waiter then asks
+// again, after three quarters of a second at the earliest.
 const lateWakeUp = 500 * time.Millisecond
 
 // noLocks is the finding about all kinds of locks where the fault is not in the locks.

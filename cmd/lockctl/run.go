@@ -49,7 +49,7 @@ type runner struct {
 	stopped time.Time      // when Ctrl-Z was passed on to the command, which has not stopped yet; zero if it has
 }
 
-// run returns an exitError in any case but that of a command that has ended well.
+// run returns nil only where the command has ended well.
 func (r *runner) run(ctx context.Context) error {
 	if err := guard.Check(); err != nil {
 		return err
@@ -352,7 +352,8 @@ type event struct {
 }
 
 // say writes e to the standard error; the other streams are the command's. Chatter is left
-// out unless it is asked for; programs, which read JSON, are told all.
+// out unless it is asked for; programs, which read JSON, are told all. With --quiet nobody is told
+// anything.
 func (r *runner) say(chatter bool, e event) {
 	e.Key = r.key
 	switch {

@@ -43,7 +43,7 @@ func ConformanceUser(tb testing.TB) User {
 	user.Rules = slices.DeleteFunc(user.Rules, func(rule string) bool { return rule == "~orders:*" || rule == ">"+user.Password })
 	user.Password = "c0nf0rmance" // which is no word of any error
 	user.Rules = append(user.Rules, strings.Fields(
-		// Some names of locks have up to three bytes before the prefix, which are no side keys' ones.
+		// Some names of locks have up to three bytes before the prefix. (No side key begins so.)
 		">"+user.Password+" ~conformance:* ~?conformance:* ~??conformance:* ~???conformance:* &conformance:* "+
 			"+echo +incr +incrby +decrby +lpush +rpush +lrange +sadd +smembers +blpop +bitop +script|load "+
 			"+client|getname")...)

@@ -22,8 +22,7 @@ type request struct {
 	result   chan error // has room for the one result; nil for our own
 }
 
-// newRequest makes a request of a caller. Sending changes neither it nor
-// channels.
+// newRequest makes a request of a caller, which keeps channels.
 func newRequest(v verb, channels []string) *request {
 	return &request{verb: v, channels: slices.Clone(channels), result: make(chan error, 1)}
 }
