@@ -169,6 +169,12 @@ func (s *refSub) push(entry any) {
 	s.broadcast()
 }
 
+func (s *refSub) hearsTwice() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.twice
+}
+
 // handle reports whether the server refuses to subscribe again.
 func (s *refSub) handle(v any) (refused bool) {
 	if e, ok := v.(*driver.ServerError); ok {
@@ -216,7 +222,7 @@ func (s *refSub) handle(v any) (refused bool) {
 			}
 		}
 		s.push(m)
-		if s.twice {
+		if s.hearsTwice() {
 			s.push(m)
 		}
 	case "subscribe", "unsubscribe":
