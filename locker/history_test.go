@@ -12,9 +12,9 @@ import (
 // A history is what several workers do with one lock: data, drawn at random, that
 // can be shrunk and replayed on any server.
 //
-// What is done happens at multiples of historyStep, and all times for which the
-// server is to keep something are odd multiples of half of it. So nothing runs out
-// within half a step of a request, and every reply can be foretold.
+// What is done happens at multiples of a step, and all times for which the server is to
+// keep something are odd multiples of half of it. So nothing runs out within half a step
+// of a request, and every reply can be foretold. How long a step is does not matter to it.
 type history struct {
 	modes   []mode
 	counted bool // PUBLISH tells whether anybody listens
@@ -22,15 +22,11 @@ type history struct {
 }
 
 const (
-	historyStep = 40 * time.Millisecond
+	historyStep = 40 * time.Millisecond // where the machine can keep up
 	workers     = 5
 	owners      = 3
 	longest     = 12
 )
-
-// life is a time to keep something: half a step, one and a half, and so on, for n
-// below longest.
-func life(n int) time.Duration { return time.Duration(2*n+1) * historyStep / 2 }
 
 // doing is one thing that a worker does. Which request that makes depends on what
 // the worker has done before.

@@ -89,7 +89,7 @@ func replayFake(t *testing.T, h history) (err error) {
 		m.ClockTTL(true)
 		defer m.Close()
 		var r *replay
-		if r, err = newReplay(t.Context(), &fakeDeployment{Miniredis: m, dial: m.Dial}, "k", 0); err != nil {
+		if r, err = newReplay(t.Context(), &fakeDeployment{Miniredis: m, dial: m.Dial}, "k", historyStep, 0); err != nil {
 			return
 		}
 		err = r.run(t.Context(), h)

@@ -18,6 +18,7 @@ type replay struct {
 	name   string
 	keys   keys
 	begun  time.Time
+	pace   time.Duration // of a step
 	// slack is how late a request may be, and how far what the server says of times may
 	// lie from what is foretold.
 	slack time.Duration
@@ -32,8 +33,9 @@ type replay struct {
 // errDelayed tells that the machine was too slow for a history to mean anything.
 var errDelayed = errors.New("delayed")
 
-// newReplay prepares a history about the lock called name. The replay is to be closed.
-func newReplay(ctx context.Context, f *fakeDeployment, name string, slack time.Duration) (*replay, error) {
+// newReplay prepares a history about the lock called name, with steps of that length. The
+// replay is to be closed.
+func newReplay(ctx context.Context, f *fakeDeployment, name string, step, slack time.Duration) (*replay, error) {
 	client, err := New(f)
 	if err != nil {
 		return nil, err
@@ -47,7 +49,7 @@ func newReplay(ctx context.Context, f *fakeDeployment, name string, slack time.D
 		return nil, err
 	}
 	r := &replay{
-		client: client, conn: conn, sub: sub, name: name, keys: newKeys(name), slack: slack,
+		client: client, conn: conn, sub: sub, name: name, keys: newKeys(name), pace: step, slack: slack,
 		tokens: map[int]Token{0: 0}, places: map[int]string{0: ""},
 	}
 	for _, c := range channelsHeard {
@@ -75,13 +77,13 @@ func (r *replay) close() {
 // run replays h. Its error shows the history up to where the server did not do what
 // the model does.
 func (r *replay) run(ctx context.Context, h history) error {
-	r.crew = crew{modes: h.modes}
+	r.crew = crew{modes: h.modes, pace: r.pace}
 	r.model = model{counted: h.counted, over: map[string]bool{}}
 	r.client.store.link.counts.Store(h.counted)
 	r.begun = time.Now()
 	at := time.Duration(0)
 	for _, d := range h.doings {
-		at += time.Duration(d.pause) * historyStep
+		at += time.Duration(d.pause) * r.pace
 		s, again := r.crew.next(d)
 		if s == nil {
 			continue
@@ -91,7 +93,7 @@ func (r *replay) run(ctx context.Context, h history) error {
 		}
 	}
 	// Whatever has happened, the lock can be had when all is over.
-	at += longest * historyStep
+	at += longest * r.pace
 	for _, m := range h.modes {
 		d := doing{verb: ask, worker: 0, life: -1}
 		r.crew.modes, r.crew.claims[0] = []mode{m}, nil

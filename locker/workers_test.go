@@ -1,11 +1,15 @@
 package locker
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // crew are the workers of a history. They make requests of what is to be done, in
 // the way in which a client does.
 type crew struct {
 	modes []mode
+	pace  time.Duration // of a step
 	// claims are those of each worker: of the last one it will hear, and the
 	// others it has got before, and holds.
 	claims  [workers][]*claim
@@ -14,6 +18,10 @@ type crew struct {
 	total   int
 	sent    []*sending
 }
+
+// life is a time to keep something: half a step, one and a half, and so on, for n
+// below longest.
+func (w *crew) life(n int) time.Duration { return time.Duration(2*n+1) * w.pace / 2 }
 
 // next returns the request that d makes, or nil. again tells that it was made before.
 func (w *crew) next(d doing) (s *sending, again bool) {
@@ -60,7 +68,7 @@ func (w *crew) make(d doing) *sending {
 	case ask:
 		return w.ask(c, d)
 	case renew:
-		return &sending{verb: renew, claim: c, ttl: life(d.ttl), fenced: d.fenced}
+		return &sending{verb: renew, claim: c, ttl: w.life(d.ttl), fenced: d.fenced}
 	case turnOver:
 		if c.mode != modeMutex {
 			return nil
@@ -85,7 +93,7 @@ func (w *crew) claim(d doing, m mode, outer *claim) *claim {
 	w.total++
 	c := &claim{
 		name:   fmt.Sprintf("%c%d", 'A'+d.worker, w.numbers[d.worker]),
-		number: w.total, mode: m, ttl: life(d.ttl), fenced: d.fenced,
+		number: w.total, mode: m, ttl: w.life(d.ttl), fenced: d.fenced,
 	}
 	switch {
 	case !m.owned():
@@ -119,7 +127,7 @@ func (w *crew) ask(c *claim, d doing) *sending {
 	c.asked, c.scripted = true, true
 	s := &sending{verb: ask, claim: c}
 	if d.life >= 0 {
-		s.want = wanted{d.channel, life(d.life)}
+		s.want = wanted{d.channel, w.life(d.life)}
 		c.queued = true
 	}
 	return s
