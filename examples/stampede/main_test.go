@@ -7,5 +7,5 @@ import (
 )
 
 func TestStampede(t *testing.T) {
-	demotest.Run(t, program, "rueidis", `no lock: +computed \d+ times`, `wait for it: +computed +1 times`)
+	demotest.Run(t, program, "rueidis", `no lock: +computed +\d+ times`, `wait for it: +computed +1 times`)
 }
