@@ -172,7 +172,7 @@ func TestClusterAFailoverForgetsTheLocksOfASlotOnItsWay(t *testing.T) {
 		if !d.cluster {
 			continue
 		}
-		a := d.clusterClient(t, cluster.Addrs(), locker.TTL(renewedTTL), locker.Fenced())
+		a := d.clusterClient(t, cluster.Addrs(), locker.TTL(2*quorumTTL), locker.Fenced()) // a takeover may take seconds
 		b := d.clusterClient(t, cluster.Addrs(), locker.Fenced())
 		t.Run(d.name, func(t *testing.T) {
 			// Of a shard that no other driver has had.

@@ -29,7 +29,7 @@ func newPermitted(t *testing.T, d driverUnderTest) permitted {
 	user := servertest.LocksUser(t)
 	srv := servertest.Single(t, servertest.Users(user))
 	dsn := "redis://" + user.Name + ":" + user.Password + "@" + srv.Addr
-	return permitted{srv: srv, user: user, a: d.open(t, dsn, locker.TTL(renewedTTL)), b: d.open(t, dsn, locker.TTL(renewedTTL))}
+	return permitted{srv: srv, user: user, a: d.open(t, dsn, locker.TTL(quorumTTL)), b: d.open(t, dsn, locker.TTL(quorumTTL))}
 }
 
 // set changes what the user may do; nil gives it all that is documented again.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,8 +21,8 @@ import (
 )
 
 const (
-	stateTTL  = 3 * time.Second
-	phaseTime = 1500 * time.Millisecond // within which a renewal falls
+	stateTTL  = quorumTTL
+	phaseTime = stateTTL/3 + 500*time.Millisecond // within which a renewal falls
 )
 
 // A phase is a time in which a server cannot serve.
@@ -30,6 +31,7 @@ type phase struct {
 	opts  []servertest.Option
 	begin func(t *testing.T, srv *servertest.Server)
 	end   func(t *testing.T, srv *servertest.Server)
+	alone *sync.Mutex // if not nil, held by the one server that is in this phase
 }
 
 var phases = map[string]phase{
@@ -55,6 +57,7 @@ var phases = map[string]phase{
 		opts:  []servertest.Option{servertest.Config("lua-time-limit", "20")},
 		begin: beBusy,
 		end:   func(t *testing.T, srv *servertest.Server) { do(t, srv, "SCRIPT", "KILL") },
+		alone: new(sync.Mutex), // a processor is not for others meanwhile
 	},
 	"CLIENT PAUSE": {
 		begin: func(t *testing.T, srv *servertest.Server) { do(t, srv, "CLIENT", "PAUSE", "60000", "WRITE") },
@@ -106,9 +109,13 @@ func TestATransientStateShorterThanTheLeaseLosesNothing(t *testing.T) {
 }
 
 func testPhase(t *testing.T, d driverUnderTest, p phase) {
+	if p.alone != nil {
+		p.alone.Lock()
+		defer p.alone.Unlock()
+	}
 	srv := servertest.Single(t, p.opts...)
-	c := d.client(t, srv.Addr, locker.TTL(stateTTL), locker.AttemptTimeout(time.Second))
-	other := d.client(t, srv.Addr, locker.AttemptTimeout(time.Second))
+	attempt := locker.AttemptTimeout(stateTTL / 3)
+	c, other := d.client(t, srv.Addr, locker.TTL(stateTTL), attempt), d.client(t, srv.Addr, attempt)
 	connect(t, c)
 	connect(t, other)
 	lease := mustTryLock(t, c.Mutex("held", locker.Fenced()))
@@ -125,7 +132,11 @@ func testPhase(t *testing.T, d driverUnderTest, p phase) {
 	}
 	t.Cleanup(end) // or the server could not be stopped in peace
 	begun := time.Now()
-	_, err := other.Mutex("free").TryLock(within(t, time.Second))
+	ctx := soon(t)
+	if p.code == "" {
+		ctx = within(t, time.Second) // nothing is said
+	}
+	_, err := other.Mutex("free").TryLock(ctx)
 	require.Error(t, err)
 	assert.NotErrorIs(t, err, locker.ErrLocked)
 	if p.code != "" {

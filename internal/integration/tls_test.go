@@ -45,7 +45,7 @@ func TestTLSRefusesWhoIsNotTrusted(t *testing.T) {
 		eachDriver(t, func(t *testing.T, d driverUnderTest) {
 			t.Parallel()
 			for what, c := range cases {
-				client := d.open(t, "rediss://:"+canary+"@"+c.srv.Addr+c.query)
+				client := d.open(t, "rediss://:"+canary+"@"+c.srv.Addr+c.query, locker.AttemptTimeout(patience)) // so that it is the refusal that is told
 				for _, kind := range []lockKind{plainKind, writeKind} {
 					var err error
 					took := timed(func() { _, err = kind.on(client, "k").Lock(soon(t)) })

@@ -45,7 +45,7 @@ func Sentinel(tb testing.TB, opts ...Option) *SentinelNodes {
 	}
 	monitor := []directive{
 		about("monitor", "127.0.0.1", data[0].Port(), "2"),
-		about("down-after-milliseconds", "500"),
+		about("down-after-milliseconds", "1000"),
 		about("failover-timeout", "3000"),
 	}
 	if set.password != "" {
