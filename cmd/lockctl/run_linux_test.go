@@ -613,23 +613,40 @@ func hangsAfterTheGrant(t *testing.T) (*proc, *wire.Wire, string) {
 	require.NoError(t, err)
 	c := observer(t, "redis://"+server.Addr)
 	for {
+		earlier := network.Count(wire.Match{})
 		lease := hold(t, c, "k")
 		p := start(t, "redis://"+through, shell("echo ran")...)
 		awaitWaiters(t, c, "k", 1)
 		network.PartitionRequests()
-		before := network.Count(wire.Match{})
+		waiting := scripts(network, earlier)
 		require.NoError(t, lease.Unlock(t.Context()))
-		s, err := c.Inspect(t.Context(), "k")
-		require.NoError(t, err)
-		if s.Held() {
-			eventually(t, "it asks for the whole of the lease", func() bool { return network.Count(wire.Match{}) > before })
+		asks, held := false, true
+		eventually(t, "it asks for the whole of the lease, or is too late for that", func() bool {
+			asks = len(scripts(network, earlier)) > len(waiting) // with another script than who waits
+			s, err := c.Inspect(t.Context(), "k")
+			require.NoError(t, err)
+			held = s.Held()
+			return asks || !held
+		})
+		if asks && held {
 			return p, network, "redis://" + server.Addr
 		}
-		// The machine was too slow for its place in the queue.
+		// The machine was too slow for its place in the queue, or for the lease: it waits.
 		require.NoError(t, p.Process.Kill())
 		<-p.ended
 		network.Heal()
 	}
+}
+
+// scripts are those that were run through a network after so many other requests.
+func scripts(network *wire.Wire, earlier int) map[string]bool {
+	names := map[string]bool{}
+	for _, request := range network.Requests(wire.Match{})[earlier:] {
+		if request.Args[0] == "EVALSHA" {
+			names[request.Args[1]] = true
+		}
+	}
+	return names
 }
 
 func TestRunCanBeInterruptedBetweenTheWaitAndTheCommand(t *testing.T) {
