@@ -76,7 +76,11 @@ func TestUnlockJoinsTheRenewalInFlight(t *testing.T) {
 		lease := mustTryLock(t, c.Mutex("k"))
 		require.True(t, survivesRenewals(lease, 1))
 		renewal := w.On(wire.Match{Name: "EVALSHA", Arg: "k"}, wire.HoldReply)
-		<-renewal.Happened()
+		select {
+		case <-renewal.Happened():
+		case <-lease.Context().Done():
+			require.FailNow(t, "it is lost, and was not renewed", "%v", lease.Err())
+		}
 		released := w.On(wire.Match{Name: "EVALSHA", Arg: "k"}, wire.Delay(0))
 		done := make(chan error)
 		go func() { done <- lease.Unlock(soon(t)) }()

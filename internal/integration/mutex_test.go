@@ -247,8 +247,11 @@ func TestARequestThatArrivesLateLeavesNothing(t *testing.T) {
 			late := w.On(wire.Match{Name: name, Arg: "late"}, wire.HoldRequest)
 			ctx, giveUp := context.WithCancel(soon(t))
 			go func() {
-				<-late.Happened()
-				giveUp()
+				defer giveUp()
+				select {
+				case <-late.Happened():
+				case <-ctx.Done():
+				}
 			}()
 			_, err := c.Mutex("late", opts...).TryLock(ctx)
 			require.ErrorIs(t, err, context.Canceled)
