@@ -12,8 +12,8 @@ import (
 // takes: with all nodes so far away there are locks all the same.
 func TestQuorumOfNodesThatAreFarAway(t *testing.T) {
 	eachFleet(t, 3, func(t *testing.T, q fleet) {
-		c, far := q.wired(t, redlock.Config{NodeTimeout: 1200 * time.Millisecond})
-		far.each(wire.Match{Times: -1}, wire.Delay(500*time.Millisecond))
+		c, far := q.wired(t, redlock.Config{NodeTimeout: 800 * time.Millisecond})
+		far.each(wire.Match{Times: -1}, wire.Delay(250*time.Millisecond))
 		mustUnlock(t, mustLock(t, c.Mutex("k")))
 	})
 }
