@@ -22,7 +22,7 @@ endif
 FUZZTIME ?= 10s
 
 # So many modules are tested at the same time; the tests mostly wait.
-JOBS     ?= 6
+JOBS     ?= 7
 
 # each runs the commands $(1) in every module by itself, without the workspace.
 define each
@@ -101,7 +101,7 @@ nounsafe:
 # What the modules for users call, and so the applications that use them.
 vulncheck: ## known vulnerabilities in what is called, if the database can be reached
 	@echo "== known vulnerabilities"
-	@$(GIVE_WAY) .ci/vulncheck $(filter-out ./bench ./docs ./examples ./internal/%,$(MODULES))
+	@$(NICER) .ci/vulncheck $(filter-out ./bench ./docs ./examples ./internal/%,$(MODULES))
 
 # A dry run unless PUSH=1; docs/versioning.md.
 release: ## make the release VERSION=v0.1.0 of all modules
@@ -122,13 +122,14 @@ deps: ## the core imports the standard library only, the conformance suite no dr
 	if [ -n "$$found" ]; then echo "the conformance suite must not import $$found"; exit 1; fi
 
 # The longest are begun first. What takes all processors for itself comes last, alone.
-LONGEST := ./drivers/goredis ./internal/integration ./locker ./conformance ./drivers/rueidis ./drivers/redigo ./examples
+LONGEST := ./drivers/goredis ./internal/integration ./examples ./drivers/rueidis ./drivers/redigo ./conformance ./locker
 GREEDY  := ./internal/robustness
 
-# Where all processors are busy, who needs nothing else gives way to those who wait for servers, whose
-# leases run out meanwhile: compilers, and modules whose tests have hardly any time but that of synctest.
-GIVE_WAY := nice -n 15
-PATIENT  := ./locker ./internal/apicheck ./internal/release
+# Where all processors are busy, those who wait for servers come first, since their leases run out
+# meanwhile; then compilers; and then the PATIENT, whose tests know hardly any time but that of synctest.
+NICE    := nice -n 10
+NICER   := nice -n 19
+PATIENT := ./locker ./internal/apicheck ./internal/release
 
 # The full test run is this one: users get the modules without the workspace, in
 # which a missing requirement would not be noticed.
@@ -141,8 +142,8 @@ standalone: ## check go.mod of, build and test every module by itself
 
 %/.standalone:
 	@echo "== $*"
-	@cd $* && export GOWORK=off && go mod tidy -diff && $(GIVE_WAY) go build $(RACE) -o /dev/null ./... && \
-		$(if $(filter $*,$(PATIENT)),$(GIVE_WAY)) go test -toolexec '$(GIVE_WAY)' -vet=off $(RACE) -shuffle=on -timeout=20m ./...
+	@cd $* && export GOWORK=off && go mod tidy -diff && $(NICE) go build $(RACE) -o /dev/null ./... && \
+		$(if $(filter $*,$(PATIENT)),$(NICER)) go test -toolexec '$(NICE)' -vet=off $(RACE) -shuffle=on -timeout=20m ./...
 
 # The tests in $(1) that name one of the functions $(2) themselves.
 naming = $(or $(shell awk -F '[()]' '/^func |^}/ { test = "" } /^func Test/ { test = substr($$1, 6) } \
@@ -154,12 +155,12 @@ UNRACED := withoutRaceDetector|underRace|chaosSeeds|histories|rapid[.]Check|each
 
 histories: ## what the model foretells comes true in ten times as many histories, with four times the chaos, and for all kinds of locks
 	@echo "== histories"
-	@cd locker && GOWORK=off $(GIVE_WAY) go test -vet=off -shuffle=on -run '^($(call naming,locker,$(UNRACED)))$$' .
+	@cd locker && GOWORK=off $(NICER) go test -vet=off -shuffle=on -run '^($(call naming,locker,$(UNRACED)))$$' .
 
 mutants: ## the suites find every bug that is put into drivers and locks, and conform where they are unusual
 	@echo "== mutants"
-	@cd conformance && GOWORK=off $(GIVE_WAY) go test -vet=off -shuffle=on -run '^($(call naming,conformance,withoutRaceDetector))$$' .
-	@cd internal/robustness && GOWORK=off $(GIVE_WAY) go test -vet=off -shuffle=on -run Seeded ./check
+	@cd conformance && GOWORK=off $(NICER) go test -vet=off -shuffle=on -run '^($(call naming,conformance,withoutRaceDetector))$$' .
+	@cd internal/robustness && GOWORK=off $(NICER) go test -vet=off -shuffle=on -run Seeded ./check
 
 model: ## check the models of the queue and of fencing on a quorum (needs spin and a C compiler)
 	@docs/models/run
