@@ -127,7 +127,7 @@ GREEDY  := ./internal/robustness
 
 # Where all processors are busy, those who wait for servers come first, since their leases run out
 # meanwhile; then compilers; and then the PATIENT, whose tests know hardly any time but that of synctest.
-NICE    := nice -n 10
+NICE    := nice -n 5
 NICER   := nice -n 19
 PATIENT := ./locker ./internal/apicheck ./internal/release
 

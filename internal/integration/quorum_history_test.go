@@ -45,7 +45,11 @@ func TestQuorumHistory(t *testing.T) {
 		return rand.New(rand.NewChaCha8(key))
 	}
 
-	const ttl, longest, workers = 1200 * time.Millisecond, 2 * time.Second, 24
+	const ttl, longest = 1200 * time.Millisecond, 2 * time.Second
+	workers := 24
+	if os.Getenv(historyTime) == "" && os.Getenv(historyGrants) == "" {
+		workers = 8 // beside other tests, so many would wait for a processor until no node has answered in time
+	}
 	cfg := redlock.Config{LongestTTL: longest, NodeTimeout: 250 * time.Millisecond}
 	q := newFleet(t, crews["mixed"], servertest.Servers(t, 5))
 	var all [][]*shaky
@@ -73,7 +77,7 @@ func TestQuorumHistory(t *testing.T) {
 	go func() {
 		defer cancel()
 		<-time.After(length)
-		becomes(time.Hour, func() bool { return h.fenced.Load() >= target })
+		becomes(time.Hour, func() bool { return h.fenced.Load() >= max(target, 1) })
 	}()
 	var busy sync.WaitGroup
 	busy.Go(func() { makeTrouble(ctx, source("trouble"), q, all, longest) })
@@ -90,8 +94,7 @@ func TestQuorumHistory(t *testing.T) {
 	busy.Wait()
 	t.Logf("%v: %d grants, %d of them fenced, %d of leases that ended before they were used; %d lost, %d left to lapse; %d times there was no majority; %d violations",
 		time.Since(begun).Round(time.Second), h.grants.Load(), h.fenced.Load(), h.stale.Load(), h.lost.Load(), h.crashed.Load(), h.failed.Load(), h.violations.Load())
-	assert.Positive(t, h.fenced.Load())
-	assert.GreaterOrEqual(t, h.fenced.Load(), target)
+	assert.GreaterOrEqual(t, h.fenced.Load(), max(target, 1))
 
 	healed := time.Now()
 	// It has yet to connect, which takes longer than the nodes were given where all is busy.
