@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -84,6 +85,7 @@ func mixedRun(t *testing.T, f *fakeDeployment, seed uint64) {
 		require.NoError(t, l.Unlock(t.Context()))
 	}
 	assert.Greater(t, h.grants, 10, "the run says little")
+	synctest.Wait()
 	for _, c := range run.clients {
 		nothingIsLeft(t, c.Client)
 		assert.NoError(t, c.Close())
