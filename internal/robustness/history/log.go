@@ -17,8 +17,13 @@ type Log struct {
 }
 
 // Create makes the file and returns its log.
-func Create(path string) (*Log, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+func Create(path string) (*Log, error) { return open(path, os.O_CREATE|os.O_EXCL) }
+
+// Open returns the log of a file that there is.
+func Open(path string) (*Log, error) { return open(path, 0) }
+
+func open(path string, flag int) (*Log, error) {
+	file, err := os.OpenFile(path, flag|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func Main() {
 
 // run uses locks until ctx ends.
 func run(ctx context.Context, cfg Config) (err error) {
-	log, err := history.Create(cfg.History)
+	log, err := history.Open(cfg.History)
 	if err != nil {
 		return err
 	}

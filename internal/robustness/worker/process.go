@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/golocker/golocker/internal/robustness/history"
 )
 
 // A Process is a worker that runs.
@@ -23,10 +25,18 @@ type Process struct {
 	err    error // how it ended, once it has
 }
 
-// Start starts a worker. What it prints goes to the file beside its history.
+// Start starts a worker. There is its history from then on, also if it is killed before it has
+// begun; what it prints goes to the file beside that.
 func Start(cfg Config) (*Process, error) {
 	text, err := json.Marshal(cfg)
 	if err != nil {
+		return nil, err
+	}
+	log, err := history.Create(cfg.History)
+	if err != nil {
+		return nil, err
+	}
+	if err := log.Close(); err != nil {
 		return nil, err
 	}
 	p := &Process{cmd: exec.Command(os.Args[0]), stderr: cfg.History + ".stderr", ended: make(chan struct{})}

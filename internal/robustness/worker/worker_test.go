@@ -127,6 +127,16 @@ func TestAPausedWorkerDoesNothingUntilItGoesOnAndCanBeKilled(t *testing.T) {
 	require.Error(t, p.Join(patience), "it did not end by itself")
 }
 
+// A busy machine has not run it until then.
+func TestAWorkerThatIsKilledBeforeItHasBegunHasAHistory(t *testing.T) {
+	t.Parallel()
+	cfg := worker.Config{Name: "w", History: filepath.Join(t.TempDir(), "w")}
+	p, err := worker.Start(cfg)
+	require.NoError(t, err)
+	require.NoError(t, p.Kill())
+	assert.NoError(t, history.ReadFile(cfg.History, func(history.Event) error { return nil }))
+}
+
 func TestAWorkerThatCannotWorkSaysSo(t *testing.T) {
 	t.Parallel()
 	cfg := worker.Config{Name: "w", History: filepath.Join(t.TempDir(), "w"), Resource: "/nowhere"}
