@@ -70,7 +70,7 @@ func (c instantNode) Describe(context.Context) (driver.Topology, error) {
 
 func (c instantNode) Connect(context.Context) (driver.Conn, error) { return c, nil }
 func (c instantNode) Do(ctx context.Context, cmd driver.Command) (driver.Value, error) {
-	if cmd.Args[1] == mutexFamily.acquire.sha {
+	if cmd.Args[1] == mutexFamily.acquire.sha() {
 		return []any{int64(1), cmd.Args[len(cmd.Args)-4]}, nil
 	}
 	return c.instant.Do(ctx, cmd)

@@ -44,7 +44,7 @@ func (r *renewalLog) take() []int {
 // renewals is how many leases cmd renews.
 func renewals(cmd driver.Command) int {
 	for _, s := range []*script{mutexFamily.renew, holdFamily.renew} {
-		if len(cmd.Args) > 1 && (cmd.Args[1] == s.sha || cmd.Args[1] == s.source) {
+		if len(cmd.Args) > 1 && (cmd.Args[1] == s.sha() || cmd.Args[1] == s.source()) {
 			return len(cmd.Args) - cmd.FirstKey - cmd.NumKeys - 3
 		}
 	}

@@ -107,7 +107,7 @@ func TestCloseDuringARenewal(t *testing.T) {
 		renewing := make(chan struct{})
 		f.set(func() {
 			f.before = func(ctx context.Context, cmd driver.Command) error {
-				if cmd.Args[1] == mutexFamily.renew.sha {
+				if cmd.Args[1] == mutexFamily.renew.sha() {
 					close(renewing)
 					<-ctx.Done()
 					return ctx.Err()
@@ -282,7 +282,7 @@ func TestCloseNamesWhatAnUnlockLeavesThatItBreaksOff(t *testing.T) {
 		first, second := must(t, c.Mutex("first")), must(t, c.Mutex("second"))
 		f.set(func() {
 			f.before = func(ctx context.Context, cmd driver.Command) error {
-				if cmd.Args[1] == mutexFamily.release.sha && cmd.Keys()[0] == "first" {
+				if cmd.Args[1] == mutexFamily.release.sha() && cmd.Keys()[0] == "first" {
 					return nil
 				}
 				select {
@@ -407,7 +407,7 @@ func TestCloseDoesWhatAnUnlockBesideItLeavesToTheBackground(t *testing.T) {
 				renewing := make(chan struct{})
 				f.set(func() {
 					f.before = func(ctx context.Context, cmd driver.Command) error {
-						if cmd.Args[1] != mutexFamily.renew.sha && cmd.Args[1] != holdFamily.renew.sha {
+						if cmd.Args[1] != mutexFamily.renew.sha() && cmd.Args[1] != holdFamily.renew.sha() {
 							return nil
 						}
 						close(renewing)

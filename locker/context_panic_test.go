@@ -106,7 +106,7 @@ func TestAContextThatPanicsInLineKeepsNoLock(t *testing.T) {
 
 // slowTurns has who is next in line of a fenced lock wait for its token.
 func slowTurns(_ context.Context, cmd driver.Command) error {
-	if len(cmd.Args) > 1 && cmd.Args[1] == turnScript.sha {
+	if len(cmd.Args) > 1 && cmd.Args[1] == turnScript.sha() {
 		time.Sleep(500 * time.Microsecond)
 	}
 	return nil
@@ -304,7 +304,7 @@ func TestAContextThatPanicsInUnlockKeepsNoLock(t *testing.T) {
 		lease := must(t, c.Mutex("k"))
 		f.set(func() {
 			f.before = func(ctx context.Context, cmd driver.Command) error {
-				if cmd.Args[1] == mutexFamily.renew.sha {
+				if cmd.Args[1] == mutexFamily.renew.sha() {
 					<-ctx.Done()
 				}
 				return ctx.Err()

@@ -68,7 +68,7 @@ func TestUnlockUnderItsOwnContext(t *testing.T) {
 			var renewing atomic.Bool
 			f.set(func() {
 				f.before = func(_ context.Context, cmd driver.Command) error {
-					renewal := cmd.Args[1] == mutexFamily.renew.sha
+					renewal := cmd.Args[1] == mutexFamily.renew.sha()
 					assert.False(t, !renewal && renewing.Load(), "the release is sent beside the renewal")
 					renewing.Store(renewal)
 					time.Sleep(time.Second)

@@ -58,7 +58,7 @@ func (f *fakeDeployment) load(t *testing.T) {
 	t.Helper()
 	unused := map[string]*script{}
 	for _, s := range allScripts() {
-		unused[s.sha] = s
+		unused[s.sha()] = s
 	}
 	f.unused = make(chan map[string]*script, 1)
 	f.unused <- unused
@@ -75,7 +75,7 @@ func (f *fakeDeployment) loadFor(w *wire, cmd driver.Command) error {
 	case cmd.Name() == "SCRIPT":
 		clear(unused) // it is forgotten, as if it had been loaded
 	case cmd.Name() == "EVALSHA" && unused[cmd.Args[1]] != nil:
-		if _, err := w.Client.Do("SCRIPT", "LOAD", unused[cmd.Args[1]].source); err != nil {
+		if _, err := w.Client.Do("SCRIPT", "LOAD", unused[cmd.Args[1]].source()); err != nil {
 			return err
 		}
 		delete(unused, cmd.Args[1])

@@ -44,7 +44,7 @@ func TestExtendOfALeaseThatIsGivenUpMeanwhileLengthensNothing(t *testing.T) {
 		"released in the background": func(t *testing.T, f *fakeDeployment, first *Lease) {
 			f.set(func() {
 				f.before = func(_ context.Context, cmd driver.Command) error {
-					if cmd.Args[1] == mutexFamily.release.sha {
+					if cmd.Args[1] == mutexFamily.release.sha() {
 						return driver.NotSent(errors.New("no route"))
 					}
 					return nil
@@ -82,7 +82,7 @@ func TestUnlockWaitsForAnExtend(t *testing.T) {
 				answer := make(chan struct{})
 				f.set(func() {
 					f.before = func(_ context.Context, cmd driver.Command) error {
-						if cmd.Args[1] != mutexFamily.renew.sha {
+						if cmd.Args[1] != mutexFamily.renew.sha() {
 							return nil
 						}
 						<-answer
@@ -188,7 +188,7 @@ func TestUnlockWaitsForAnExtendBesideARenewal(t *testing.T) {
 				asked := make(chan string, len(answers))
 				f.set(func() {
 					f.before = func(_ context.Context, cmd driver.Command) error {
-						if cmd.Args[1] != mutexFamily.renew.sha {
+						if cmd.Args[1] != mutexFamily.renew.sha() {
 							return nil
 						}
 						what := "renewal"
@@ -242,7 +242,7 @@ func TestExtendThatFindsNothingAfterUnlockSaysReleased(t *testing.T) {
 		require.NoError(t, err)
 		f.set(func() {
 			f.before = func(_ context.Context, cmd driver.Command) error {
-				if cmd.Args[1] == mutexFamily.renew.sha {
+				if cmd.Args[1] == mutexFamily.renew.sha() {
 					lease.giveBack() // it has no time to wait
 					synctest.Wait()
 				}

@@ -357,7 +357,7 @@ func TestUpgradeInAnOutageAfterTheLockWasHad(t *testing.T) {
 		confirmations = new(atomic.Int32)
 		f.set(func() {
 			f.after = func(ctx context.Context, cmd driver.Command) error {
-				if cmd.Name() == "EVALSHA" && cmd.Args[1] == holdFamily.renew.sha {
+				if cmd.Name() == "EVALSHA" && cmd.Args[1] == holdFamily.renew.sha() {
 					confirmations.Add(1)
 					<-ctx.Done()
 					return ctx.Err()
@@ -490,7 +490,7 @@ func TestDowngradeWhoseReleaseComesLate(t *testing.T) {
 		writing := must(t, f.client(t).Mutex("k", ForWriting(), TTL(time.Second), ReadTTL(time.Minute)))
 		f.set(func() {
 			f.before = func(ctx context.Context, cmd driver.Command) error {
-				if cmd.Name() == "EVALSHA" && cmd.Args[1] == holdFamily.release.sha {
+				if cmd.Name() == "EVALSHA" && cmd.Args[1] == holdFamily.release.sha() {
 					<-ctx.Done()
 					return ctx.Err()
 				}
@@ -543,7 +543,7 @@ func TestChangeOfALeaseInWhichTheDriverPanicsHoldsNothing(t *testing.T) {
 				again := must(t, m) // so that it is detached by itself
 				f.set(func() {
 					f.before = func(_ context.Context, cmd driver.Command) error {
-						if cmd.Args[1] == holdFamily.renew.sha {
+						if cmd.Args[1] == holdFamily.renew.sha() {
 							if test.renewals--; test.renewals == 0 {
 								panic("in the driver")
 							}

@@ -22,7 +22,7 @@ func delayFirst(f *fakeDeployment) (arrive func(t *testing.T)) {
 	var late *driver.Command
 	f.set(func() {
 		f.before = func(_ context.Context, cmd driver.Command) error {
-			takes := cmd.Args[1] == mutexFamily.acquire.sha || cmd.Args[1] == holdFamily.acquire.sha
+			takes := cmd.Args[1] == mutexFamily.acquire.sha() || cmd.Args[1] == holdFamily.acquire.sha()
 			if !takes || late != nil {
 				return nil
 			}
@@ -280,7 +280,7 @@ func TestLateRequestsOfSeveralDetachedLeases(t *testing.T) {
 		lost := map[string]bool{}
 		f.set(func() {
 			f.before = func(_ context.Context, cmd driver.Command) error {
-				if key := cmd.Keys()[0]; cmd.Args[1] == mutexFamily.acquire.sha && !lost[key] {
+				if key := cmd.Keys()[0]; cmd.Args[1] == mutexFamily.acquire.sha() && !lost[key] {
 					lost[key] = true
 					return errLostReply
 				}

@@ -27,7 +27,7 @@ func inLine(t *testing.T, m *Mutex, n int) []<-chan *Lease {
 // refusesScript makes every call of a script fail.
 func refusesScript(s *script, err error) func(context.Context, driver.Command) error {
 	return func(_ context.Context, cmd driver.Command) error {
-		if len(cmd.Args) > 1 && cmd.Args[1] == s.sha {
+		if len(cmd.Args) > 1 && cmd.Args[1] == s.sha() {
 			return err
 		}
 		return nil

@@ -31,8 +31,8 @@ func newGathering(t testing.TB) *gathering {
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	g := &gathering{t: t, client: c, conn: conn}
-	g.do("SCRIPT", "LOAD", holdFamily.acquire.source)
-	g.do("SCRIPT", "LOAD", holdFamily.release.source)
+	g.do("SCRIPT", "LOAD", holdFamily.acquire.source())
+	g.do("SCRIPT", "LOAD", holdFamily.release.source())
 	return g
 }
 

@@ -18,8 +18,8 @@ func smallPortions(t *testing.T) {
 	before := holdFamily
 	t.Cleanup(func() { holdFamily = before })
 	for _, s := range []**script{&holdFamily.acquire, &holdFamily.release, &holdFamily.giveUp} {
-		source := strings.Replace((*s).source, "local portion = 128\n", "local portion = 2\n", 1)
-		require.NotEqual(t, (*s).source, source)
+		source := strings.Replace((*s).source(), "local portion = 128\n", "local portion = 2\n", 1)
+		require.NotEqual(t, (*s).source(), source)
 		small := newScript(source)
 		small.verdict, small.most = (*s).verdict, (*s).most
 		*s = small

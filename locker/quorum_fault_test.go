@@ -49,7 +49,7 @@ func wait(d time.Duration) func(context.Context, driver.Command) error {
 }
 
 // runs tells whether cmd runs the script.
-func (s *script) runs(cmd driver.Command) bool { return slices.Contains(cmd.Args, s.sha) }
+func (s *script) runs(cmd driver.Command) bool { return slices.Contains(cmd.Args, s.sha()) }
 
 // With a node that is down, the others say whether the lock is held.
 func TestQuorumTellsLockedWithoutAMinority(t *testing.T) {
@@ -560,7 +560,7 @@ func TestQuorumLateBootstrap(t *testing.T) {
 		conn, err := nodes[0].Connect(t.Context())
 		require.NoError(t, err)
 		defer conn.Close()
-		_, _ = conn.Do(t.Context(), driver.Command{Args: []string{"SCRIPT", "LOAD", bootScript.source}})
+		_, _ = conn.Do(t.Context(), driver.Command{Args: []string{"SCRIPT", "LOAD", bootScript.source()}})
 		_, err = conn.Do(t.Context(), late)
 		require.NoError(t, err)
 		nodes[1].down()

@@ -54,8 +54,8 @@ func (m protocolMutant) alter(t *testing.T) func(driver.Command) (driver.Command
 	}
 	mutants := map[string]string{}
 	for _, s := range allScripts() {
-		if strings.Contains(s.source, m.before) {
-			mutants[s.sha] = strings.Replace(s.source, m.before, m.after, 1)
+		if strings.Contains(s.source(), m.before) {
+			mutants[s.sha()] = strings.Replace(s.source(), m.before, m.after, 1)
 		}
 	}
 	require.NotEmpty(t, mutants, "%s: there is nothing to change", m.name)

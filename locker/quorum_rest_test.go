@@ -227,7 +227,7 @@ func TestQuorumTryThatFailedSendsNothingMore(t *testing.T) {
 			f.set(func() {
 				f.before = func(ctx context.Context, cmd driver.Command) error {
 					<-thaw
-					if f == nodes[1] && cmd.Name() == "EVALSHA" && cmd.Args[1] == mutexFamily.acquire.sha {
+					if f == nodes[1] && cmd.Name() == "EVALSHA" && cmd.Args[1] == mutexFamily.acquire.sha() {
 						acquired.Add(1)
 					}
 					return nil
@@ -358,7 +358,7 @@ func TestQuorumUnlockOfALeaseThatIsLostSaysSoAfterALostReply(t *testing.T) {
 					var once atomic.Bool
 					n.set(func() {
 						n.after = func(_ context.Context, cmd driver.Command) error {
-							if cmd.Args[1] == mutexFamily.release.sha && once.CompareAndSwap(false, true) {
+							if cmd.Args[1] == mutexFamily.release.sha() && once.CompareAndSwap(false, true) {
 								return errLostReply
 							}
 							return nil

@@ -344,7 +344,7 @@ func TestQuorumTryLockAsksAgainOnlyWhereTheVoteIsSplit(t *testing.T) {
 			n := 0
 			nodes[0].set(func() {
 				nodes[0].before = func(_ context.Context, cmd driver.Command) error {
-					if cmd.Name() == "EVALSHA" && cmd.Args[1] == mutexFamily.acquire.sha {
+					if cmd.Name() == "EVALSHA" && cmd.Args[1] == mutexFamily.acquire.sha() {
 						n++
 					}
 					return nil

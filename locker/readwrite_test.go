@@ -252,7 +252,7 @@ func TestDowngradeThatDoesNotReturnHoldsNothing(t *testing.T) {
 		},
 		"the driver panics": func(f *fakeDeployment, _ *Observer) {
 			f.before = func(_ context.Context, cmd driver.Command) error {
-				if cmd.Args[1] == holdFamily.release.sha {
+				if cmd.Args[1] == holdFamily.release.sha() {
 					f.set(func() { f.before = nil })
 					panic("in the driver")
 				}

@@ -504,7 +504,7 @@ func TestASharedLeaseIsDetachedOrGivenUpOnce(t *testing.T) {
 				goOn := make(chan struct{})
 				f.set(func() {
 					f.before = func(_ context.Context, cmd driver.Command) error {
-						if cmd.Args[1] == holdFamily.renew.sha && !slices.Contains(cmd.Args, inner.tenure.id) {
+						if cmd.Args[1] == holdFamily.renew.sha() && !slices.Contains(cmd.Args, inner.tenure.id) {
 							<-goOn
 						}
 						return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/golocker/golocker/locker/driver"
 )
@@ -133,24 +134,36 @@ var (
 
 // A script is constant source that the server caches under its SHA-1.
 type script struct {
-	source string
-	sha    string
-
-	verdict verdict // how the nodes of a quorum decide
-	most    int     // how many calls of it may be made as one; see [bundle]
+	made    func() (source, sha string) // at their first use
+	verdict verdict                     // how the nodes of a quorum decide
+	most    int                         // how many calls of it may be made as one; see [bundle]
 }
 
 // newScript returns the script that the parts make. Lines that are comments are for those who
-// read them here: no server gets them.
+// read them here: no server gets them. A program does not wait for scripts as it begins: most
+// use a few, and many import this package that lock nothing.
 func newScript(parts ...string) *script {
-	var b strings.Builder
-	for line := range strings.Lines(strings.Join(parts, "")) {
-		if !strings.HasPrefix(strings.TrimLeft(line, " "), "--") {
-			b.WriteString(line)
+	return &script{verdict: allVerdict, made: sync.OnceValues(func() (source, sha string) {
+		var b strings.Builder
+		for _, part := range parts {
+			for line := range strings.Lines(part) {
+				if !strings.HasPrefix(strings.TrimLeft(line, " "), "--") {
+					b.WriteString(line)
+				}
+			}
 		}
-	}
-	source := b.String()
-	return &script{source: source, sha: sha1Hex(source), verdict: allVerdict}
+		return b.String(), sha1Hex(b.String())
+	})}
+}
+
+func (s *script) source() string {
+	source, _ := s.made()
+	return source
+}
+
+func (s *script) sha() string {
+	_, sha := s.made()
+	return sha
 }
 
 func (s *script) decidedBy(v verdict) *script {
@@ -178,7 +191,7 @@ func native(name, key string, args ...string) call {
 
 func (s *script) call(keys, args []string, more ...string) call {
 	all := make([]string, 0, firstKey+len(keys)+len(args)+len(more))
-	all = append(all, "EVALSHA", s.sha, strconv.Itoa(len(keys)))
+	all = append(all, "EVALSHA", s.sha(), strconv.Itoa(len(keys)))
 	all = append(append(append(all, keys...), args...), more...)
 	return call{script: s, command: driver.Command{Args: all, FirstKey: firstKey, NumKeys: len(keys)}}
 }
@@ -197,7 +210,7 @@ func (c call) args() []string { return c.command.Args[firstKey+c.command.NumKeys
 // was restarted, failed over or had SCRIPT FLUSH.
 func (c call) eval() driver.Command {
 	cmd := c.command
-	cmd.Args = append([]string{"EVAL", c.script.source}, cmd.Args[2:]...)
+	cmd.Args = append([]string{"EVAL", c.script.source()}, cmd.Args[2:]...)
 	return cmd
 }
 

@@ -31,11 +31,11 @@ func TestScriptsPrintNumbersOnServersWith32Bits(t *testing.T) {
 // math.min returns one, and unpack is table's.
 func TestScriptsRunByLua54(t *testing.T) {
 	for _, s := range allScripts() {
-		for _, args := range regexp.MustCompile(`format\('[^']*%0?\d?d[^']*',(.*)`).FindAllStringSubmatch(s.source, -1) {
+		for _, args := range regexp.MustCompile(`format\('[^']*%0?\d?d[^']*',(.*)`).FindAllStringSubmatch(s.source(), -1) {
 			assert.NotRegexp(t, `(^|[^(]) \w+ / `, args[1], "it may be a fraction")
 		}
-		assert.NotRegexp(t, `math\.(min|max)\(\w+\.(ttl|retention|seq)\b`, s.source, "it is a string")
-		assert.NotRegexp(t, `[^.]\bunpack\(`, s.source)
+		assert.NotRegexp(t, `math\.(min|max)\(\w+\.(ttl|retention|seq)\b`, s.source(), "it is a string")
+		assert.NotRegexp(t, `[^.]\bunpack\(`, s.source())
 	}
 }
 
@@ -43,7 +43,7 @@ func TestScriptsRunByLua54(t *testing.T) {
 // like a comment inside of a long string would be lost, so there may be none.
 func TestScriptsAreSentWithoutTheirComments(t *testing.T) {
 	for _, s := range allScripts() {
-		assert.NotRegexp(t, `(?m)^\s*--`, s.source)
-		assert.NotRegexp(t, `\[=*\[`, s.source)
+		assert.NotRegexp(t, `(?m)^\s*--`, s.source())
+		assert.NotRegexp(t, `\[=*\[`, s.source())
 	}
 }

@@ -290,7 +290,7 @@ func TestDetachRacesReentry(t *testing.T) {
 		var inner *Lease
 		f.set(func() {
 			f.after = func(ctx context.Context, cmd driver.Command) error {
-				if inner == nil && cmd.Args[1] == holdFamily.renew.sha {
+				if inner == nil && cmd.Args[1] == holdFamily.renew.sha() {
 					inner, err = m.Lock(ctx)
 				}
 				return err
@@ -378,7 +378,7 @@ func TestPanicOfARelease(t *testing.T) {
 		time.Sleep(time.Second) // too long for the lock to be passed on
 		f.set(func() {
 			f.before = func(_ context.Context, cmd driver.Command) error {
-				if cmd.Args[1] != mutexFamily.release.sha {
+				if cmd.Args[1] != mutexFamily.release.sha() {
 					return nil
 				}
 				f.set(func() { f.before = nil })

@@ -456,7 +456,7 @@ func TestWakeUpThatMeetsABadConnectionIsNotUsedUp(t *testing.T) {
 		var n atomic.Int32
 		f.set(func() {
 			f.before = func(_ context.Context, cmd driver.Command) error {
-				if cmd.Args[1] == mutexFamily.acquire.sha && n.Add(1) <= resends+1 {
+				if cmd.Args[1] == mutexFamily.acquire.sha() && n.Add(1) <= resends+1 {
 					return errLostReply
 				}
 				return nil
@@ -479,7 +479,7 @@ func TestWaiterThatAsksAgainIsToldOnceMessagesArrive(t *testing.T) {
 		var asked atomic.Int32
 		f.set(func() {
 			f.before = func(ctx context.Context, cmd driver.Command) error {
-				if cmd.Args[1] != mutexFamily.acquire.sha || asked.Add(1) != 2 { // the first asks for no place
+				if cmd.Args[1] != mutexFamily.acquire.sha() || asked.Add(1) != 2 { // the first asks for no place
 					return nil
 				}
 				f.set(func() { f.subscribeErr = nil })

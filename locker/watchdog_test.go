@@ -288,7 +288,7 @@ func TestAttachAgainAfterUnknown(t *testing.T) {
 		defer cancel()
 		_, err = c.Mutex("k").Attach(ctx, id)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		f.set(func() { f.after = nil; f.before = onceScript(mutexFamily.unattach.sha) })
+		f.set(func() { f.after = nil; f.before = onceScript(mutexFamily.unattach.sha()) })
 		_, err = c.Mutex("k").Attach(t.Context(), id)
 		assert.NoError(t, err, "the id remains good for another Attach")
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 var (
@@ -59,7 +60,7 @@ func OutcomeOf(err error) Outcome {
 	if _, ok := errors.AsType[*notSentError](err); ok {
 		return OutcomeNotSent
 	}
-	if reply, ok := errors.AsType[*ServerError](err); ok && !unanswered.MatchString(reply.Message) {
+	if reply, ok := errors.AsType[*ServerError](err); ok && !unanswered().MatchString(reply.Message) {
 		return OutcomeReplied
 	}
 	return OutcomeUnknown
@@ -68,11 +69,16 @@ func OutcomeOf(err error) Outcome {
 // unanswered finds the replies by which a proxy says that it has no reply from the server. They are those of
 // twemproxy (the system's words for what became of the connection, "unknown" where it was closed), Envoy, predixy
 // and Codis.
-var unanswered = regexp.MustCompile(`^(?:` +
+var unanswered = pattern(`^(?:` +
 	`ERR (?:Connection (?:timed out|refused|reset by peer)|Broken pipe|No route to host|Host is (?:down|unreachable)|Network is unreachable|unknown)` +
 	`|(?:ERR )?(?:no upstream host|upstream failure|upstream protocol error)` +
 	`|ERR (?:no server (?:connection )?ava(?:il|li)able|server connection close|deliver request fail)` +
 	`|ERR handle response, .*)$`)
+
+// pattern is compiled at its first use: many programs that begin never see such an error.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // NotSent marks err: the command provably never left this process. Its text and
 // everything errors.Is and errors.As find in it stay the same. NotSent(nil) is nil.
@@ -123,10 +129,10 @@ func NewServerError(reply string) *ServerError {
 		reply = "NOAUTH Authentication required (unauthenticated " + problem + ")"
 	}
 	code, _, _ := strings.Cut(reply, " ")
-	if inner := inScript.FindStringSubmatch(reply); inner != nil {
+	if inner := inScript().FindStringSubmatch(reply); inner != nil {
 		code = cmp.Or(inner[1], "ERR")
 	}
-	if code == "ERR" && downInScript.MatchString(reply) {
+	if code == "ERR" && downInScript().MatchString(reply) {
 		code = "CLUSTERDOWN"
 	}
 	reply, _, _ = strings.Cut(reply, ", with args beginning with")
@@ -134,12 +140,12 @@ func NewServerError(reply string) *ServerError {
 }
 
 // inScript finds the code of the error that a script has met, behind the last position in the script that is named.
-var inScript = regexp.MustCompile(`^(?:ERR Error running script .*)?@user_script: ?\d+: (?:-?([A-Z][A-Z0-9]+) )?`)
+var inScript = pattern(`^(?:ERR Error running script .*)?@user_script: ?\d+: (?:-?([A-Z][A-Z0-9]+) )?`)
 
 // downInScript finds the reply of a node of a Cluster that is down to a command of a script.
 // Before Redis 7.0 it calls the script a Lua script; Valkey 9.1 has the words that elsewhere are for a module's
 // commands.
-var downInScript = regexp.MustCompile(`^(?:ERR |(?:ERR Error running script .*)?@user_script: ?\d+: )(?:(?:Lua s|S)cript attempted to|Can not) execute a (?:write )?command (?:'[^']*' )?while the cluster is down`)
+var downInScript = pattern(`^(?:ERR |(?:ERR Error running script .*)?@user_script: ?\d+: )(?:(?:Lua s|S)cript attempted to|Can not) execute a (?:write )?command (?:'[^']*' )?while the cluster is down`)
 
 // Error returns the whole reply.
 func (e *ServerError) Error() string { return e.Message }
