@@ -134,6 +134,7 @@ PATIENT := ./locker ./internal/apicheck ./internal/release
 # The full test run is this one: users get the modules without the workspace, in
 # which a missing requirement would not be noticed.
 # Whatever is in BESIDE is made at the same time, begun before the short ones. make lint has vetted all that is tested.
+# Packages are built by go list, which compiles them as go build does, but links no programs, which nothing would run.
 standalone: ## check go.mod of, build and test every module by itself
 	@$(MAKE) --no-print-directory -k -j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),-Otarget) \
 		$(patsubst %,%/.standalone,$(filter $(MODULES),$(LONGEST))) $(BESIDE) \
@@ -142,7 +143,7 @@ standalone: ## check go.mod of, build and test every module by itself
 
 %/.standalone:
 	@echo "== $*"
-	@cd $* && export GOWORK=off && go mod tidy -diff && $(NICE) go build $(RACE) -o /dev/null ./... && \
+	@cd $* && export GOWORK=off && go mod tidy -diff && $(NICE) go list $(RACE) -export ./... >/dev/null && \
 		$(if $(filter $*,$(PATIENT)),$(NICER)) go test -toolexec '$(NICE)' -vet=off $(RACE) -shuffle=on -timeout=20m ./...
 
 # The tests in $(1) that name one of the functions $(2) themselves.
