@@ -106,6 +106,33 @@ func TestGapWaitsForTheLastChannel(t *testing.T) {
 	})
 }
 
+// Most servers are back soon, and those that are not shall not be dialled often.
+func TestPausesGrowFromFailureToFailure(t *testing.T) {
+	var longest [10]time.Duration
+	for range 30 {
+		run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
+			require.NoError(t, sub.Add(t.Context(), "a"))
+			time.Sleep(pubsub.MaxPause)
+			srv.set(func() { srv.dialErr, srv.dials = errRefused, nil })
+			failed := time.Now()
+			srv.cut()
+			time.Sleep(time.Minute)
+			require.Greater(t, srv.dialCount(), len(longest))
+			for n := range longest {
+				srv.set(func() {
+					longest[n] = max(longest[n], srv.dials[n].Sub(failed))
+					failed = srv.dials[n]
+				})
+			}
+		})
+	}
+	for n, pause := range longest {
+		limit := min(pubsub.MinPause<<n, pubsub.MaxPause)
+		assert.LessOrEqual(t, pause, limit, "after %d failures", n+1)
+		assert.Greater(t, pause, limit/2, "after %d failures, at random", n+1)
+	}
+}
+
 func TestReconnectStorm(t *testing.T) {
 	run(t, func(t *testing.T, srv *server, sub *pubsub.Subscription) {
 		require.NoError(t, sub.Add(t.Context(), "a"))
